@@ -50,7 +50,8 @@ _KINDS = {stat.S_IFREG: FileKind.FILE, stat.S_IFDIR: FileKind.DIRECTORY, stat.S_
 class Attributes:
     """What a file system says of one name; None where it did not say.
 
-    `mode` holds type and permission bits as st_mode does. SFTP v3 has whole seconds, so `mtime_ns` is set for local files only.
+    `mode` holds type and permission bits as st_mode does. SFTP v3 has whole seconds, so
+    `mtime_ns` is set for local files only.
     """
 
     size: int | None = None
