@@ -77,14 +77,15 @@ class Attributes:
 class Entry:
     """One name to copy: where it comes from, where it goes, what it is.
 
-    `source` and `target` are whole paths on their sides; `target_directory` is the folder `target` lies in, by which
-    the engine groups its look-ups. `link` is a symlink's text.
+    `source` and `target` are paths on their sides (a local target's is relative to the destination's folder).
+    `link` is a symlink's text, `mode` the permission bits the target shall have; None leaves them to the server.
     """
 
     source: bytes
     target: bytes
     attributes: Attributes
     link: bytes | None = None
+    mode: int | None = None
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from fastcopy.errors import FastcopyError
     from fastcopy.model import CpuUsage
     from fastcopy.transport.base import Transport
 
@@ -31,6 +32,8 @@ class ConnectionInfo:
     way: str
     cipher: str | None = None
     compress: bool = False
+    #: Whether somebody typed a password, passphrase or code for it: a further login would ask again.
+    login_is_typed: bool = False
     server_version: str | None = None
 
 
@@ -46,6 +49,18 @@ class Connection(Protocol):
         Raises: TooManySessions when MaxSessions is reached (never a silent new login); NoSftp when the server has no
             such subsystem or its program is missing; ChannelLost when the login is gone.
         Cancellation: leaves no process and no channel behind.
+        """
+        ...
+
+    async def explain(self, transport: Transport, received: bytes) -> FastcopyError:
+        """Turn the end of a channel, or bytes that are no SFTP, into the error that names the cause.
+
+        Args:
+            transport: what `open_sftp` returned; it may be closed already.
+            received: the bytes that came where an SFTP packet should begin; b"" when the channel just ended.
+        Returns: NoSftp when the server has no such subsystem or its program is missing; ServerPrintsText when
+            `received` is text; TooManySessions; ChannelLost, with what ssh or the server said, otherwise. Waits at
+            most 1 s for the channel to say how it ended.
         """
         ...
 

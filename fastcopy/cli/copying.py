@@ -1,0 +1,135 @@
+"""One `fastcopy copy` from its request to its exit code: run the job, show progress, print the report.
+
+Policy is elsewhere (arguments, summary, report); this file owns what goes to which stream and when.
+Invariant: stdout holds results only; with --json - it holds the JSON and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from fastcopy.cli import signals, summary
+from fastcopy.cli.progress import Progress
+from fastcopy.errors import InvalidValue, printable
+from fastcopy.plan.locations import colon_hint, local_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any, BinaryIO
+
+    from fastcopy.cli.arguments import CopyRequest
+    from fastcopy.cli.console import Console
+    from fastcopy.events import Listener
+    from fastcopy.measure.report import Report
+
+STDOUT = "-"
+
+
+def copy(request: CopyRequest, console: Console) -> int:
+    """Do what `request` asks and return the exit code.
+
+    Raises: UsageError when the JSON file cannot be opened, before anything is connected.
+    """
+    with contextlib.ExitStack() as stack:
+        json_file = _open_json(request.json_to)
+        if json_file is not None:
+            stack.enter_context(json_file)
+        if not request.quiet:
+            _hint_at_local_names(request, console)
+        progress = Progress(console, sys.stderr, quiet=request.quiet)
+        stack.callback(progress.close)
+        try:
+            report = signals.run(lambda: _job(request, progress))
+        except signals.Interrupted as interrupted:
+            progress.close()
+            console.complain(interrupted_line(interrupted, progress.tally.files_done))
+            return interrupted.exit_code
+        progress.close()
+        _show(report, request, console, told=progress.told)
+        return _write_json(report, request.json_to, json_file, console)
+
+
+def _job(request: CopyRequest, listener: Listener) -> Coroutine[Any, Any, Report]:
+    from fastcopy.job import run_copy
+    from fastcopy.measure.local_cpu import LocalMeter
+
+    meter = LocalMeter(whole_process=True)
+    return run_copy(request.sources, request.destination, request.options, listener, command="copy", meter=meter)
+
+
+def _show(report: Report, request: CopyRequest, console: Console, *, told: set[str]) -> None:
+    """Print what there is to say: trouble to stderr, results to stdout unless the JSON goes there."""
+    if not request.quiet:
+        console.tell(f"fastcopy: warning: {text}" for text in report.warnings if text not in told)
+    limit = None if request.verbose else summary.SHOWN_FAILURES
+    for line in summary.failure_lines(report.failures, limit=limit):
+        console.complain(line)
+    if request.verbose and report.error is not None:
+        console.tell(traceback_lines(report.error))
+    lines = []
+    if request.verbose:
+        lines += summary.table(report)
+    if not request.quiet and (report.error is None or report.files.copied):
+        lines.append(summary.last_line(report))
+    if request.json_to == STDOUT:
+        console.tell(lines)
+    else:
+        console.result(lines)
+
+
+def interrupted_line(interrupted: signals.Interrupted, files_done: int) -> str:
+    """Return the sentence for someone whose copy was ended by a signal."""
+    word = {2: "interrupted", 15: "told to end"}.get(interrupted.signal, f"ended by {interrupted.signal.name}")
+    whole = "1 file is whole" if files_done == 1 else f"{files_done} files are whole"
+    return f"{word}; {whole}, none is half under its name. Run the same command again to continue."
+
+
+def traceback_lines(error: BaseException) -> list[str]:
+    """Return the traceback of `error` and its causes, line by line."""
+    return "".join(traceback.format_exception(error)).splitlines()
+
+
+def _open_json(target: str | None) -> BinaryIO | None:
+    """Open the file for the report now: a wrong name is told before a night's copy, not after it."""
+    if target is None or target == STDOUT:
+        return None
+    try:
+        return open(os.fsencode(target), "wb")
+    except OSError as exc:
+        raise InvalidValue(f"cannot write {printable(target)}: {exc.strerror}", option="--json") from exc
+
+
+def _write_json(report: Report, target: str | None, file: BinaryIO | None, console: Console) -> int:
+    """Write the report where it was asked for. Returns the exit code: a report that is lost is an error by itself.
+
+    A reader of stdout that went away wanted no more: that changes nothing.
+    """
+    if target is None:
+        return report.exit_code
+    text = json.dumps(report.to_json(), indent=2)
+    trouble: OSError | None = None
+    if file is None:
+        trouble = console.result(text.splitlines())
+    else:
+        try:
+            file.write(text.encode("ascii") + b"\n")
+            file.flush()
+        except OSError as exc:
+            trouble = exc
+    if trouble is None or isinstance(trouble, BrokenPipeError):
+        return report.exit_code
+    console.complain(f"the report could not be written to {printable(target)}: {trouble.strerror}")
+    return report.exit_code or 1
+
+
+def _hint_at_local_names(request: CopyRequest, console: Console) -> None:
+    """Say it when a name was read as host:path and a file of that name is here."""
+    for typed in request.typed:
+        name = local_reading(typed)
+        if name is not None and os.path.lexists(name):
+            console.complain(f"warning: {colon_hint(typed)}")

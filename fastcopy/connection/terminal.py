@@ -1,0 +1,64 @@
+"""The user's terminal, while the first login may ask on it.
+
+ssh asks there by itself (/dev/tty); but what it only logs goes to our `-E` file, and some of that belongs to the
+conversation: what a one-time-code server tells, "please try again". Must not read from the terminal.
+Invariant: a peer's text is printed without any control character.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from fastcopy.errors import printable
+
+_ASKING = re.compile(r"^debug1: Next authentication method: (?:keyboard-interactive|password)")
+_NOT_ASKING = re.compile(r"^(?:debug1: Next authentication method: |Authenticated to |debug1: No more authentication)")
+#: Ours to tell, as the job's error (ssh_diagnosis), or no news to a person.
+_NOT_TOLD = re.compile(r"^debug\d: |^\S+: Permission denied \(|^Received disconnect|^Disconnected|^Connection |^$")
+
+
+def open_terminal() -> int | None:
+    """Open the terminal for writing if there is one and we are in its foreground; else None.
+
+    A job in the background must not ask: reading would stop it until somebody looks.
+    """
+    try:
+        fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if os.tcgetpgrp(fd) == os.getpgrp():
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+class Conversation:
+    """Shows what ssh logs during a login and a person answering it should see."""
+
+    def __init__(self, terminal_fd: int) -> None:
+        """Write to `terminal_fd`, which stays the caller's."""
+        self._fd = terminal_fd
+        self._begun_line = ""
+        self._is_asking = False
+
+    def hear(self, text: str) -> None:
+        """Take the next piece of ssh's log."""
+        *lines, self._begun_line = (self._begun_line + text).split("\n")
+        for line in lines:
+            for told in told_lines(line.rstrip("\r"), self._is_asking):
+                os.write(self._fd, (printable(told) + "\r\n").encode())
+            if _ASKING.match(line):
+                self._is_asking = True
+            elif _NOT_ASKING.match(line):
+                self._is_asking = False
+
+
+def told_lines(line: str, is_asking: bool) -> list[str]:
+    """Return `line` if the person at the terminal should see it, else nothing."""
+    if line.startswith("Warning: Permanently added") or (is_asking and not _NOT_TOLD.match(line)):
+        return [line]
+    return []

@@ -1,0 +1,151 @@
+"""The SFTP channels of one job: the first login and channel, then further ones while copying has begun already.
+
+Owns connections and clients, and closes them. What to ask for is plan/tuning's business, what to copy the copier's.
+Invariants: a refused channel or login never ends a job that has a channel; nothing is retried in parallel; every
+shortfall is told once, naming the server's setting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from fastcopy.connection.ramp import LoginRamp
+from fastcopy.errors import ChannelLost, FastcopyError, TooManySessions
+from fastcopy.events import ChannelsChanged, Warned
+from fastcopy.sftp.client import HandshakeFailed, SftpClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastcopy.config import TransferOptions
+    from fastcopy.connection.base import Connection, Connector
+    from fastcopy.events import Listener
+
+
+class Channels:
+    """All channels of a job. Used from one event loop."""
+
+    def __init__(self, connector: Connector, options: TransferOptions, *, host: str, listener: Listener) -> None:
+        self.host = host
+        self.connections: list[Connection] = []
+        #: Every channel ever opened, ended ones included.
+        self.clients: list[SftpClient] = []
+        #: Called with each further channel, on the loop.
+        self.on_open: Callable[[SftpClient], None] = lambda client: None
+        self._connector = connector
+        self._options = options
+        self._listener = listener
+        self._growing: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> list[SftpClient]:
+        return [client for client in self.clients if client.alive]
+
+    @property
+    def growing(self) -> bool:
+        """Whether further channels may still come."""
+        return self._growing is not None and not self._growing.done()
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of file content moved by all channels so far."""
+        return sum(client.moved_bytes for client in self.clients)
+
+    def reason(self) -> FastcopyError:
+        """Return why there is no channel any more: the most telling of what ended them."""
+        reasons = [client.lost for client in self.clients if client.lost is not None]
+        other = [reason for reason in reasons if not isinstance(reason, ChannelLost)]
+        return next(iter(other + reasons), ChannelLost("every channel ended", host=self.host))
+
+    async def first(self) -> SftpClient:
+        """Log in, asking on the terminal if need be, and open the first channel.
+
+        Raises: a ConnectError or UnsafePeer that says what to do.
+        Cancellation: `close` frees what was opened.
+        """
+        connection = await self._connector.connect(interactive=True)
+        self.connections.append(connection)
+        return await self._open_channel(connection)
+
+    def grow(self, parallel: int, connections: int) -> None:
+        """Begin to open channels until there are `parallel` over `connections` logins; returns at once."""
+        self._growing = asyncio.create_task(self._grow(parallel, connections), name="grow channels")
+
+    async def grown(self) -> None:
+        """Wait until no further channel will come."""
+        if self._growing is not None:
+            await asyncio.wait([self._growing])
+
+    async def stop_growing(self) -> None:
+        """Give up what is still being opened."""
+        if self._growing is not None:
+            self._growing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._growing
+
+    async def close_channels(self) -> None:
+        """End all channels; the logins stay, for the last questions (what did it cost?)."""
+        await self.stop_growing()
+        await asyncio.gather(*(client.close() for client in self.clients))
+
+    async def close(self) -> None:
+        """End everything. Idempotent. No process is left."""
+        await self.close_channels()
+        await asyncio.gather(*(connection.close() for connection in self.connections))
+
+    async def _grow(self, parallel: int, connections: int) -> None:
+        shares = [parallel // connections + (index < parallel % connections) for index in range(connections)]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._open_more(self.connections[0], shares[0] - len(self.clients)))
+            if connections > 1:
+                ramp = LoginRamp(self._connector, connections - 1)
+                async for connection in ramp.logins():
+                    self.connections.append(connection)
+                    group.create_task(self._open_more(connection, shares[len(self.connections) - 1]))
+                if ramp.shortfall:
+                    self._warn(f"{ramp.shortfall}; going on with {len(self.connections)} connections")
+        missing = parallel - len(self.alive)
+        if missing > 0 and len(self.connections) < connections:
+            await self._open_more(self.connections[0], missing)
+
+    async def _open_more(self, connection: Connection, count: int) -> None:
+        """Open `count` channels side by side; those the server refuses are told and left out."""
+        results = await asyncio.gather(*(self._open_channel(connection) for _ in range(count)), return_exceptions=True)
+        refusals = [result for result in results if isinstance(result, BaseException)]
+        for refusal in refusals:
+            if not isinstance(refusal, FastcopyError):
+                raise refusal
+        if refusals:
+            self._warn(self._shortfall(refusals))
+
+    def _shortfall(self, refusals: list[BaseException]) -> str:
+        have = len(self.alive)
+        going_on = f"going on with {have} channel{'s' if have != 1 else ''}"
+        if any(isinstance(refusal, TooManySessions) for refusal in refusals):
+            return (
+                f"{self.host} allows no more sessions on one connection (MaxSessions in its sshd_config); {going_on}. "
+                "More --connections would allow more channels"
+            )
+        return f"{len(refusals)} further channels could not be opened ({refusals[0]}); {going_on}"
+
+    async def _open_channel(self, connection: Connection) -> SftpClient:
+        transport = await connection.open_sftp()
+        try:
+            client = await SftpClient.open(
+                transport,
+                host=self.host,
+                request_bytes=self._options.request_bytes,
+                queue_depth=self._options.queue_depth,
+                timeout_s=self._options.timeout_s,
+            )
+        except HandshakeFailed as exc:
+            raise await connection.explain(transport, exc.received) from exc
+        self.clients.append(client)
+        self._listener(ChannelsChanged(channels=len(self.alive), connections=len(self.connections)))
+        self.on_open(client)
+        return client
+
+    def _warn(self, message: str) -> None:
+        self._listener(Warned(message=message))

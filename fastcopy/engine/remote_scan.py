@@ -1,0 +1,170 @@
+"""Listing a remote tree in windows, many folders at once, so that copying begins before the listing ends.
+
+Gives the same values as store/scan.py does for a local tree. Invariants: a folder comes before anything in it; a name
+the server had no right to send is an item with UnsafeName, never a path; memory is bounded by the window, the pages
+in flight and the folders still to be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fastcopy.engine.refusals import remote_error
+from fastcopy.errors import ChannelLost, FileError, UnsafeName
+from fastcopy.model import Attributes, FileKind
+from fastcopy.plan.names import base, check_component, is_part_name, join
+from fastcopy.sftp import operations, packets
+from fastcopy.sftp.operation import Attempt, StatusError
+from fastcopy.store.scan import WINDOW_ENTRIES, WINDOW_S, ScanFailed, Scanned
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fastcopy.sftp.client import SftpClient
+    from fastcopy.sftp.operation import Steps
+    from fastcopy.sftp.packets import Name
+
+#: Folders listed at once: enough that a round trip of 100 ms costs 6 ms a folder.
+_FOLDERS_AT_ONCE = 16
+#: Pages (up to 800 names each) that may wait to be put into a window.
+_PAGES_WAITING = 16
+#: Links followed on the way down before a tree counts as endless. Source: Linux' MAXSYMLINKS.
+_MOST_LINKS = 40
+
+Item = Scanned | ScanFailed
+
+
+class RemoteScan:
+    """The listing of everything beneath one remote folder, which is not listed itself."""
+
+    def __init__(self, client: SftpClient, root: bytes, *, follow: bool) -> None:
+        """`follow`: tell of what symlinks lead to, and go into folders they lead to."""
+        self._client = client
+        self._root = root
+        self._follow = follow
+        self._pages: asyncio.Queue[list[Item] | None] = asyncio.Queue(_PAGES_WAITING)
+        self._pending: deque[tuple[bytes, int]] = deque([(b"", 0)])  # folder, links followed to get there
+
+    async def windows(self) -> AsyncIterator[list[Item]]:
+        """Yield windows of items.
+
+        Raises: ChannelLost when the channel ends meanwhile.
+        Cancellation (or closing the iterator): ends the listing.
+        """
+        lister = asyncio.create_task(self._list_all(), name=f"list {self._root!r}")
+        window: list[Item] = []
+        deadline_s = time.monotonic() + WINDOW_S
+        try:
+            while (page := await self._pages.get()) is not None:
+                window += page
+                if len(window) >= WINDOW_ENTRIES or time.monotonic() >= deadline_s:
+                    yield window
+                    window, deadline_s = [], time.monotonic() + WINDOW_S
+            if window:
+                yield window
+            await lister
+        finally:
+            lister.cancel()
+            await asyncio.gather(lister, return_exceptions=True)
+
+    async def _list_all(self) -> None:
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while self._pending or running:
+                while self._pending and len(running) < _FOLDERS_AT_ONCE:
+                    running.add(asyncio.create_task(self._list(*self._pending.popleft())))
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await self._pages.put(None)
+
+    async def _list(self, folder: bytes, links: int) -> None:
+        whole = join(self._root, folder) if folder else self._root
+        names_seen: set[bytes] = set()
+        handle = None
+        try:
+            handle = await self._client.run(operations.open_directory(whole))
+            ended = False
+            while not ended:
+                names, ended = await self._client.run(operations.read_directory(handle))
+                await self._pages.put(await self._page(folder, links, names, names_seen))
+        except StatusError as exc:
+            error = remote_error(exc, whole, "list", of_source=True)
+            await self._pages.put([ScanFailed(path=folder, error=error)])
+        finally:
+            if handle is not None:
+                self._client.start(_close(handle)).add_done_callback(_forget)
+
+    async def _page(self, folder: bytes, links: int, names: list[Name], seen: set[bytes]) -> list[Item]:
+        """Turn names as listed into items; what the listing did not tell is asked for side by side."""
+        items: list[Item] = []
+        to_ask: list[bytes] = []
+        for name in names:
+            relative = join(folder, name.filename)
+            try:
+                check_component(name.filename, host=self._client.host)
+                if name.filename in seen:
+                    raise UnsafeName("it was listed twice", path=name.filename, host=self._client.host)
+            except UnsafeName as exc:
+                items.append(ScanFailed(path=folder, error=exc))
+                continue
+            seen.add(name.filename)
+            kind = name.attributes.kind
+            if kind in (FileKind.SYMLINK, FileKind.UNKNOWN):
+                to_ask.append(relative)
+            else:
+                if kind is FileKind.DIRECTORY:
+                    self._pending.append((relative, links))
+                items.append(Scanned(path=relative, attributes=name.attributes, is_part=is_part_name(name.filename)))
+        outcomes = await self._client.run_all(
+            look_at(join(self._root, relative), follow=self._follow) for relative in to_ask
+        )
+        for relative, outcome in zip(to_ask, outcomes, strict=True):
+            items.append(self._item(relative, links, outcome))
+        return items
+
+    def _item(self, relative: bytes, links: int, outcome: Looked | BaseException) -> Item:
+        """Turn what was asked about one name into its item."""
+        whole = join(self._root, relative)
+        if isinstance(outcome, ChannelLost):
+            raise outcome
+        if isinstance(outcome, StatusError):
+            return ScanFailed(path=relative, error=remote_error(outcome, whole, "stat", of_source=True))
+        if isinstance(outcome, BaseException):
+            return ScanFailed(path=relative, error=FileError(str(outcome), path=whole))
+        attributes, link = outcome
+        if attributes.kind is FileKind.DIRECTORY:
+            if links >= _MOST_LINKS:
+                return ScanFailed(path=relative, error=FileError("too many symlinks on the way here", path=whole))
+            self._pending.append((relative, links + self._follow))
+        return Scanned(path=relative, attributes=attributes, link=link, is_part=is_part_name(base(relative)))
+
+
+Looked = tuple[Attributes, bytes | None]
+
+
+def look_at(path: bytes, *, follow: bool) -> Steps[Looked]:
+    """Return the attributes of `path`, of what it leads to with `follow`; and a symlink's text."""
+    if follow:
+        return (yield from operations.stat(path)), None
+    attributes = yield from operations.lstat(path)
+    if attributes.kind is FileKind.SYMLINK:
+        return attributes, (yield from operations.readlink(path))
+    return attributes, None
+
+
+def _close(handle: bytes) -> Steps[None]:
+    yield Attempt(packets.close(handle))
+
+
+def _forget(done: asyncio.Future[None]) -> None:
+    """Take note of how a CLOSE nobody waits for ended, so that asyncio does not complain."""
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,437 @@
+"""One copy told as steps: connect, look, plan, copy, commit, report.
+
+Puts the layers together and holds no policy of its own: what goes where is plan/'s, how bytes move is engine/'s.
+Invariant: whatever goes wrong after the command line was understood ends in a Report, and everything that was opened
+is closed, also when the job is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from fastcopy.config import SymlinkPolicy
+from fastcopy.errors import FastcopyError, NothingMatched, UsageError, printable
+from fastcopy.events import BytesMoved, Event, FileDone, PhaseBegan, Warned
+from fastcopy.measure.local_cpu import SOURCE, LocalMeter
+from fastcopy.measure.report import Report, ReportBuilder, Settings, SideCpu
+from fastcopy.model import CpuUsage, Direction, FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from fastcopy.config import CopyOptions
+    from fastcopy.connection.base import Connector
+    from fastcopy.engine.channels import Channels
+    from fastcopy.engine.mover import Mover
+    from fastcopy.engine.preparer import Preparer
+    from fastcopy.engine.sources import Failed, FoundSource
+    from fastcopy.engine.targets import Target
+    from fastcopy.events import Listener
+    from fastcopy.model import Entry
+    from fastcopy.plan.destinations import Placement
+    from fastcopy.plan.locations import Location
+    from fastcopy.sftp.client import SftpClient
+
+#: Seconds between two samples of the bytes moved.
+_SAMPLE_S = 0.1
+#: Seconds of round trip below which it is worth waiting for the far side's number of cores before choosing.
+_NEAR_S = 0.01
+#: Seconds to wait for that number.
+_CORES_WAIT_S = 0.3
+
+
+async def run_copy(
+    sources: Sequence[Location],
+    destination: Location,
+    options: CopyOptions,
+    listener: Listener,
+    *,
+    command: str = "copy",
+    whole_process: bool = False,
+) -> Report:
+    """Copy `sources` to `destination` and tell what happened.
+
+    Args:
+        sources: all local, or all on one host.
+        listener: told of events while the copy runs; must not block nor raise.
+        command: what the report calls the job.
+        whole_process: this process exists for the job alone; its CPU counts from its start.
+    Returns: the report. A job-wide error stands in `report.error` and in its failures.
+    Cancellation: closes everything, leaves no process and no part file unaccounted for, raises CancelledError.
+    """
+    report = ReportBuilder(command=command)
+    meter = LocalMeter(whole_process=whole_process)
+    job = _Job(sources, destination, options, report, _counting(report, listener), meter)
+    try:
+        await job.run()
+    except FastcopyError as exc:
+        report.aborted(exc)
+    report.cpu_local = SideCpu(usage=meter.usage(job.ended_cpu), source=SOURCE)
+    return report.build()
+
+
+def _counting(report: ReportBuilder, listener: Listener) -> Listener:
+    """Return a listener that also keeps each warning in the report, and passes it on only once."""
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, Warned) or report.warn(event.message):
+            listener(event)
+
+    return listen
+
+
+def direction_of(sources: Sequence[Location], destination: Location) -> Direction:
+    """Return which way the copy goes.
+
+    Raises: UsageError when the sources are not all on one host.
+    """
+    hosts = {(source.host, source.user, source.port) for source in sources}
+    if len(hosts) != 1:
+        raise UsageError("all sources of one copy must be on one host: copy from each host in a run of its own")
+    if sources[0].is_remote:
+        return Direction.RELAY if destination.is_remote else Direction.GET
+    return Direction.PUT if destination.is_remote else Direction.LOCAL
+
+
+class _Job:
+    """The steps of one copy and what they share."""
+
+    def __init__(
+        self,
+        sources: Sequence[Location],
+        destination: Location,
+        options: CopyOptions,
+        report: ReportBuilder,
+        listener: Listener,
+        meter: LocalMeter,
+    ) -> None:
+        self._sources = sources
+        self._destination = destination
+        self._options = options
+        self._report = report
+        self._listener = listener
+        self._meter = meter
+        #: CPU of local helper processes that have ended.
+        self.ended_cpu = CpuUsage()
+
+    async def run(self) -> None:
+        self._report.direction = direction_of(self._sources, self._destination)
+        async with contextlib.AsyncExitStack() as stack:
+            if self._report.direction is Direction.PUT:
+                await self._put(stack)
+            elif self._report.direction is Direction.GET:
+                await self._get(stack)
+            elif self._report.direction is Direction.LOCAL:
+                raise UsageError("copying from here to here is not built yet")
+            else:
+                raise UsageError("copying from one remote host to another is not built yet")
+
+    # --- the two directions ---
+
+    async def _put(self, stack: contextlib.AsyncExitStack) -> None:
+        from fastcopy.engine.put import Put
+        from fastcopy.engine.sources import expanded, find_local_async
+        from fastcopy.engine.targets import Folder, RemoteTarget
+
+        looking = asyncio.create_task(find_local_async([source.path for source in self._sources]))
+        stack.push_async_callback(_drop, looking)
+        found, failed = await looking
+        self._check_sources(found, failed)
+        channels = await self._connect(stack, self._destination)
+        client = channels.clients[0]
+        with self._phase("scan"):
+            path = await expanded(client, self._destination.path)
+            placement = self._place(found, path, await self._kind_at(client, path))
+            await self._check_meeting_local(found, placement)
+            target = RemoteTarget(client)
+            if placement.make_directory and placement.directory is not None:
+                folder = Folder(path=placement.directory, mode=0o777 & ~self._umask)
+                for error in await target.make_folders([folder]):
+                    if error is not None:
+                        raise error
+        follow = self._options.transfer.symlinks is SymlinkPolicy.FOLLOW
+        await self._copy(channels, Put(follow=follow), target, found, placement.targets)
+
+    async def _get(self, stack: contextlib.AsyncExitStack) -> None:
+        from fastcopy.engine.get import Get
+        from fastcopy.engine.sources import find_remote
+        from fastcopy.engine.targets import LocalTarget
+        from fastcopy.plan.names import base, parent
+        from fastcopy.store.local import LocalStore
+
+        channels = await self._connect(stack, self._sources[0])
+        client = channels.clients[0]
+        with self._phase("scan"):
+            asked_s = time.monotonic()
+            found, failed = await find_remote(client, [source.path for source in self._sources])
+            self._report.rtt_s = (time.monotonic() - asked_s) / len(self._sources)
+            self._check_sources(found, failed)
+            placement = self._place(found, self._destination.path, _local_kind(self._destination.path))
+            await self._check_meeting_remote(client, found, placement)
+            if placement.directory is not None:
+                root = placement.directory
+                targets = tuple(_beneath(target, root) for target in placement.targets)
+            else:
+                root = parent(placement.targets[0]) or b"."
+                targets = (base(placement.targets[0]),)
+            store = LocalStore.open(root, create=placement.make_directory)
+            stack.callback(store.close)
+        await self._copy(channels, Get(store), LocalTarget(store), found, targets)
+
+    # --- steps ---
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self._listener(PhaseBegan(phase=name))
+        with self._report.phase(name):
+            yield
+
+    @property
+    def _umask(self) -> int:
+        from fastcopy.store.local import current_umask
+
+        return current_umask()
+
+    async def _connect(self, stack: contextlib.AsyncExitStack, location: Location) -> Channels:
+        """Log in and open the first channel."""
+        from fastcopy.connection.selection import connector_for
+        from fastcopy.engine.channels import Channels
+
+        assert location.host is not None
+        with self._phase("connect"):
+            connector: Connector = connector_for(location.host, location.user, location.port, self._options.ssh)
+            stack.push_async_callback(connector.close)
+            self._meter.warm_up()
+            channels = Channels(connector, self._options.transfer, host=location.host, listener=self._listener)
+            stack.push_async_callback(self._disconnect, channels)
+            await channels.first()
+        self._report.ssh = channels.connections[0].info.way
+        return channels
+
+    async def _disconnect(self, channels: Channels) -> None:
+        """End all logins; keep what their helper processes cost."""
+        await channels.close()
+        for connection in channels.connections:
+            self.ended_cpu += connection.cpu_of_ended_processes()
+
+    def _check_sources(self, found: Sequence[FoundSource], failed: Sequence[Failed]) -> None:
+        """Tell the sources that are not there; nothing there at all is an error of the whole command."""
+        if not found and failed:
+            if all(error.kind == "SourceMissing" for _, error in failed):
+                raise NothingMatched(", ".join(printable(path) for path, _ in failed) + " does not exist")
+            raise failed[0][1]
+        for path, error in failed:
+            self._report.found(1, 0)
+            self._report.failed(path, error)
+            self._listener(FileDone(path=path, size_bytes=0, outcome="failed", error=error))
+
+    def _place(self, found: Sequence[FoundSource], path: bytes, kind: FileKind | None) -> Placement:
+        from fastcopy.plan.destinations import place
+
+        side = "remote" if self._destination.is_remote else "local"
+        return place([each.source for each in found], path, kind, side=side)
+
+    async def _kind_at(self, client: SftpClient, path: bytes) -> FileKind | None:
+        """Return what the destination is, links followed; the time the answer takes is the round trip time."""
+        from fastcopy.engine.refusals import remote_error
+        from fastcopy.plan.names import clean
+        from fastcopy.sftp import operations
+        from fastcopy.sftp.operation import StatusError
+
+        asked_s = time.monotonic()
+        try:
+            there = await client.run(operations.stat_if_there(clean(path) or b"."))
+        except StatusError as exc:
+            raise remote_error(exc, path, "stat") from exc
+        finally:
+            self._report.rtt_s = time.monotonic() - asked_s
+        return None if there is None else there.kind
+
+    async def _check_meeting_local(self, found: Sequence[FoundSource], placement: Placement) -> None:
+        """Refuse two sources whose contents would land on one name, before any byte moves."""
+        from fastcopy.plan.destinations import find_collision
+
+        if not placement.meeting or placement.directory is None:
+            return
+        listings = {index: await asyncio.to_thread(os.listdir, found[index].path) for index in placement.meeting}
+        error = find_collision([each.source for each in found], placement.directory, listings)
+        if error is not None:
+            raise error
+
+    async def _check_meeting_remote(
+        self, client: SftpClient, found: Sequence[FoundSource], placement: Placement
+    ) -> None:
+        from fastcopy.plan.destinations import find_collision
+        from fastcopy.sftp import operations
+
+        if not placement.meeting or placement.directory is None:
+            return
+        listings = {}
+        for index in placement.meeting:
+            names = await client.run(operations.list_directory(found[index].path or b"."))
+            listings[index] = [name.filename for name in names]
+        error = find_collision([each.source for each in found], placement.directory, listings)
+        if error is not None:
+            raise error
+
+    async def _copy(
+        self,
+        channels: Channels,
+        mover: Mover,
+        target: Target,
+        found: Sequence[FoundSource],
+        targets: Sequence[bytes],
+    ) -> None:
+        """Scan and copy everything, over the first channel at once and over the others as they come."""
+        from fastcopy.engine.copier import Copier
+        from fastcopy.engine.preparer import Preparer
+        from fastcopy.measure.remote_cpu import RemoteProbe, sample_all
+
+        probe = RemoteProbe(channels.connections[0])
+        first_probe = asyncio.create_task(probe.begin() if self._options.ssh.reuse_master else probe.sample())
+        sampler = asyncio.create_task(self._sample(channels))
+        try:
+            preparer = Preparer(target, self._options.transfer, self._report, self._listener, umask=self._umask)
+            windows = self._windows(channels.clients[0], preparer, found, targets)
+            with self._phase("copy"):
+                first, complete = await anext(windows, ([], True))
+                parallel = await self._tune(channels, first, complete, first_probe)
+                copier = Copier(mover, channels, self._report, self._listener)
+                await copier.run(_chained(first, windows), parallel=parallel)
+            with self._phase("commit"):
+                for path, error in await target.finish_folders():
+                    self._report.failed(path, error)
+                    self._listener(FileDone(path=path, size_bytes=0, outcome="failed", error=error))
+            preparer.told()
+            for warning in mover.warnings:
+                self._listener(Warned(message=warning))
+        finally:
+            self._settings(channels)
+            for task in (sampler, first_probe):
+                await _drop(task)
+        await channels.close_channels()
+        probes = [probe, *(RemoteProbe(connection) for connection in channels.connections[1:])]
+        sample = await sample_all(probes)
+        self._report.cpu_remote = SideCpu(usage=sample.cpu, source=sample.source)
+
+    async def _windows(
+        self, client: SftpClient, preparer: Preparer, found: Sequence[FoundSource], targets: Sequence[bytes]
+    ) -> AsyncIterator[tuple[list[Entry], bool]]:
+        """Yield what is to be copied, window by window, and whether that is surely all: files first, then trees."""
+        from fastcopy.engine.scanning import scan_tree
+        from fastcopy.model import Entry
+        from fastcopy.store.scan import WINDOW_ENTRIES
+
+        pairs = list(zip(found, targets, strict=True))
+        trees = [(each, to) for each, to in pairs if each.attributes.kind is FileKind.DIRECTORY]
+        files = [
+            (Entry(source=each.path, target=to, attributes=each.attributes), False)
+            for each, to in pairs
+            if each.attributes.kind is not FileKind.DIRECTORY
+        ]
+        if files:
+            yield await preparer.prepare(files), not trees
+        for index, (tree, to) in enumerate(trees):
+            if not tree.source.contents:
+                await preparer.prepare([(Entry(source=tree.path, target=to, attributes=tree.attributes), False)])
+            follow = self._options.transfer.symlinks is SymlinkPolicy.FOLLOW
+            scan = scan_tree(None if self._report.direction is Direction.PUT else client, tree.path, follow=follow)
+            async for entries in preparer.entries(tree.path, to, scan):
+                yield entries, index == len(trees) - 1 and len(entries) < WINDOW_ENTRIES // 2
+
+    async def _tune(
+        self,
+        channels: Channels,
+        first: Sequence[Entry],
+        complete: bool,
+        first_probe: asyncio.Task[object],
+    ) -> int:
+        """Choose how many channels and connections, begin to open them, return how many channels there will be."""
+        from fastcopy.plan.tuning import Circumstances, choose
+
+        rtt_s = self._report.rtt_s or 0.0
+        if rtt_s < _NEAR_S and self._options.transfer.connections is None:
+            await asyncio.wait([first_probe], timeout=_CORES_WAIT_S)
+        done = first_probe.done() and not first_probe.cancelled() and first_probe.exception() is None
+        sizes = [entry.size for entry in first if entry.link is None]
+        tuning = choose(
+            Circumstances(
+                rtt_s=rtt_s,
+                local_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+                remote_cores=getattr(first_probe.result(), "cores", None) if done else None,
+                files=max(1, len(first)),
+                largest_bytes=max(sizes, default=0),
+                total_bytes=sum(sizes) if complete else None,
+                direction=self._report.direction,
+                way=channels.connections[0].info.way,
+                login_is_typed=channels.connections[0].info.login_is_typed,
+                reuse_master=self._options.ssh.reuse_master,
+                parallel=self._options.transfer.parallel,
+                connections=self._options.transfer.connections,
+            )
+        )
+        if first:
+            channels.grow(tuning.parallel, tuning.connections)
+        return tuning.parallel
+
+    async def _sample(self, channels: Channels) -> None:
+        """Tell the listener how many bytes moved, a few times a second."""
+        told = 0
+        try:
+            while True:
+                await asyncio.sleep(_SAMPLE_S)
+                moved = channels.moved_bytes
+                if moved != told:
+                    self._listener(BytesMoved(count=moved - told))
+                told = moved
+        finally:
+            if channels.moved_bytes != told:
+                self._listener(BytesMoved(count=channels.moved_bytes - told))
+
+    def _settings(self, channels: Channels) -> None:
+        client, info = channels.clients[0], channels.connections[0].info
+        size = client.write_size if self._report.direction is Direction.PUT else client.read_size
+        self._report.settings = Settings(
+            parallel=len(channels.clients),
+            connections=len(channels.connections),
+            request_bytes=size.request_bytes,
+            queue_depth=self._options.transfer.queue_depth,
+            cipher=info.cipher,
+            compress=info.compress,
+        )
+        copied = self._report.build().bytes.copied
+        self._report.bytes_wasted = max(0, channels.moved_bytes - copied)
+
+
+async def _chained(first: list[Entry], rest: AsyncIterator[tuple[list[Entry], bool]]) -> AsyncIterator[list[Entry]]:
+    yield first
+    async for entries, _ in rest:
+        yield entries
+
+
+async def _drop(task: asyncio.Task[object]) -> None:
+    """End `task`, whatever it does."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _local_kind(path: bytes) -> FileKind | None:
+    """Return what the local destination is, links followed; None when nothing is there."""
+    from fastcopy.errors import SourceMissing
+    from fastcopy.store.source import stat_source
+
+    try:
+        return stat_source(path or b".", follow=True).kind
+    except SourceMissing:
+        return None
+
+
+def _beneath(target: bytes, root: bytes) -> bytes:
+    """Return `target` relative to `root`, which it is or lies in; b"" for the root."""
+    if target == root:
+        return b""
+    return target[len(root) :].lstrip(b"/") if root != b"." else target.removeprefix(b"./")
