@@ -59,7 +59,7 @@ async def copy(
 
     from fastcopy import config, events, job
 
-    one = isinstance(sources, str | os.PathLike)
+    names = [sources] if isinstance(sources, str | os.PathLike) else sources
     ways = config.SshOptions(
         way=_member(config.SshWay, ssh, "ssh"),
         port=port,
@@ -83,7 +83,7 @@ async def copy(
     if timeout_s is not None:
         ways, transfer = replace(ways, connect_timeout_s=timeout_s), replace(transfer, timeout_s=timeout_s)
     report = await job.run_copy(
-        [_location(each) for each in ([sources] if one else sources)],
+        [_location(each) for each in names],
         _location(destination),
         config.CopyOptions(ssh=ways, transfer=transfer),
         listener or events.ignore,

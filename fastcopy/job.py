@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from typing import TYPE_CHECKING
 
 from fastcopy.config import SymlinkPolicy
-from fastcopy.errors import FastcopyError, NothingMatched, UsageError, printable
+from fastcopy.errors import FastcopyError, UsageError
 from fastcopy.events import BytesMoved, Event, FileDone, PhaseBegan, Warned
 from fastcopy.measure.local_cpu import SOURCE, LocalMeter
 from fastcopy.measure.report import Report, ReportBuilder, Settings, SideCpu
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
     from fastcopy.connection.base import Connector
     from fastcopy.engine.channels import Channels
     from fastcopy.engine.mover import Mover
+    from fastcopy.engine.placing import Placed
     from fastcopy.engine.preparer import Preparer
-    from fastcopy.engine.sources import Failed, FoundSource
     from fastcopy.engine.targets import Target
     from fastcopy.events import Listener
     from fastcopy.model import Entry
-    from fastcopy.plan.destinations import Placement
     from fastcopy.plan.locations import Location
     from fastcopy.sftp.client import SftpClient
 
@@ -130,57 +128,40 @@ class _Job:
             else:
                 raise UsageError("copying from one remote host to another is not built yet")
 
-    # --- the two directions ---
+    # --- the directions ---
 
     async def _put(self, stack: contextlib.AsyncExitStack) -> None:
+        from fastcopy.engine.placing import find_local_sources, place_put
         from fastcopy.engine.put import Put
-        from fastcopy.engine.sources import expanded, find_local_async
         from fastcopy.engine.targets import Folder, RemoteTarget
 
-        looking = asyncio.create_task(find_local_async([source.path for source in self._sources]))
-        stack.push_async_callback(_drop, looking)
-        found, failed = await looking
-        self._check_sources(found, failed)
+        found, failed = await find_local_sources([source.path for source in self._sources])
         channels = await self._connect(stack, self._destination)
         client = channels.clients[0]
         with self._phase("scan"):
-            path = await expanded(client, self._destination.path)
-            placement = self._place(found, path, await self._kind_at(client, path))
-            await self._check_meeting_local(found, placement)
+            placed = await place_put(client, found, failed, self._destination.path)
             target = RemoteTarget(client)
-            if placement.make_directory and placement.directory is not None:
-                folder = Folder(path=placement.directory, mode=0o777 & ~self._umask)
+            if placed.make_directory:
+                folder = Folder(path=placed.directory, mode=0o777 & ~self._umask)
                 for error in await target.make_folders([folder]):
                     if error is not None:
                         raise error
-        follow = self._options.transfer.symlinks is SymlinkPolicy.FOLLOW
-        await self._copy(channels, Put(follow=follow), target, found, placement.targets)
+        await self._copy(channels, Put(follow=self._follow), target, placed)
 
     async def _get(self, stack: contextlib.AsyncExitStack) -> None:
         from fastcopy.engine.get import Get
-        from fastcopy.engine.sources import find_remote
+        from fastcopy.engine.placing import place_get
         from fastcopy.engine.targets import LocalTarget
-        from fastcopy.plan.names import base, parent
         from fastcopy.store.local import LocalStore
 
         channels = await self._connect(stack, self._sources[0])
-        client = channels.clients[0]
         with self._phase("scan"):
-            asked_s = time.monotonic()
-            found, failed = await find_remote(client, [source.path for source in self._sources])
-            self._report.rtt_s = (time.monotonic() - asked_s) / len(self._sources)
-            self._check_sources(found, failed)
-            placement = self._place(found, self._destination.path, _local_kind(self._destination.path))
-            await self._check_meeting_remote(client, found, placement)
-            if placement.directory is not None:
-                root = placement.directory
-                targets = tuple(_beneath(target, root) for target in placement.targets)
-            else:
-                root = parent(placement.targets[0]) or b"."
-                targets = (base(placement.targets[0]),)
-            store = LocalStore.open(root, create=placement.make_directory)
+            placed = await place_get(
+                channels.clients[0], [source.path for source in self._sources], self._destination.path
+            )
+            store = LocalStore.open(placed.directory, create=placed.make_directory)
             stack.callback(store.close)
-        await self._copy(channels, Get(store), LocalTarget(store), found, targets)
+        await self._copy(channels, Get(store), LocalTarget(store), placed)
 
     # --- steps ---
 
@@ -195,6 +176,14 @@ class _Job:
         from fastcopy.store.local import current_umask
 
         return current_umask()
+
+    @property
+    def _follow(self) -> bool:
+        return self._options.transfer.symlinks is SymlinkPolicy.FOLLOW
+
+    def _failed(self, path: bytes, error: FastcopyError) -> None:
+        self._report.failed(path, error)
+        self._listener(FileDone(path=path, size_bytes=0, outcome="failed", error=error))
 
     async def _connect(self, stack: contextlib.AsyncExitStack, location: Location) -> Channels:
         """Log in and open the first channel."""
@@ -218,85 +207,28 @@ class _Job:
         for connection in channels.connections:
             self.ended_cpu += connection.cpu_of_ended_processes()
 
-    def _check_sources(self, found: Sequence[FoundSource], failed: Sequence[Failed]) -> None:
-        """Tell the sources that are not there; nothing there at all is an error of the whole command."""
-        if not found and failed:
-            if all(error.kind == "SourceMissing" for _, error in failed):
-                raise NothingMatched(", ".join(printable(path) for path, _ in failed) + " does not exist")
-            raise failed[0][1]
-        for path, error in failed:
-            self._report.found(1, 0)
-            self._report.failed(path, error)
-            self._listener(FileDone(path=path, size_bytes=0, outcome="failed", error=error))
-
-    def _place(self, found: Sequence[FoundSource], path: bytes, kind: FileKind | None) -> Placement:
-        from fastcopy.plan.destinations import place
-
-        side = "remote" if self._destination.is_remote else "local"
-        return place([each.source for each in found], path, kind, side=side)
-
-    async def _kind_at(self, client: SftpClient, path: bytes) -> FileKind | None:
-        """Return what the destination is, links followed; the time the answer takes is the round trip time."""
-        from fastcopy.engine.refusals import remote_error
-        from fastcopy.plan.names import clean
-        from fastcopy.sftp import operations
-        from fastcopy.sftp.operation import StatusError
-
-        asked_s = time.monotonic()
-        try:
-            there = await client.run(operations.stat_if_there(clean(path) or b"."))
-        except StatusError as exc:
-            raise remote_error(exc, path, "stat") from exc
-        finally:
-            self._report.rtt_s = time.monotonic() - asked_s
-        return None if there is None else there.kind
-
-    async def _check_meeting_local(self, found: Sequence[FoundSource], placement: Placement) -> None:
-        """Refuse two sources whose contents would land on one name, before any byte moves."""
-        from fastcopy.plan.destinations import find_collision
-
-        if not placement.meeting or placement.directory is None:
-            return
-        listings = {index: await asyncio.to_thread(os.listdir, found[index].path) for index in placement.meeting}
-        error = find_collision([each.source for each in found], placement.directory, listings)
-        if error is not None:
-            raise error
-
-    async def _check_meeting_remote(
-        self, client: SftpClient, found: Sequence[FoundSource], placement: Placement
-    ) -> None:
-        from fastcopy.plan.destinations import find_collision
-        from fastcopy.sftp import operations
-
-        if not placement.meeting or placement.directory is None:
-            return
-        listings = {}
-        for index in placement.meeting:
-            names = await client.run(operations.list_directory(found[index].path or b"."))
-            listings[index] = [name.filename for name in names]
-        error = find_collision([each.source for each in found], placement.directory, listings)
-        if error is not None:
-            raise error
-
     async def _copy(
         self,
         channels: Channels,
         mover: Mover,
         target: Target,
-        found: Sequence[FoundSource],
-        targets: Sequence[bytes],
+        placed: Placed,
     ) -> None:
         """Scan and copy everything, over the first channel at once and over the others as they come."""
         from fastcopy.engine.copier import Copier
         from fastcopy.engine.preparer import Preparer
         from fastcopy.measure.remote_cpu import RemoteProbe, sample_all
 
+        for path, error in placed.failed:
+            self._report.found(1, 0)
+            self._failed(path, error)
+        self._report.rtt_s = placed.rtt_s
         probe = RemoteProbe(channels.connections[0])
         first_probe = asyncio.create_task(probe.begin() if self._options.ssh.reuse_master else probe.sample())
         sampler = asyncio.create_task(self._sample(channels))
         try:
             preparer = Preparer(target, self._options.transfer, self._report, self._listener, umask=self._umask)
-            windows = self._windows(channels.clients[0], preparer, found, targets)
+            windows = self._windows(channels.clients[0], preparer, placed)
             with self._phase("copy"):
                 first, complete = await anext(windows, ([], True))
                 parallel = await self._tune(channels, first, complete, first_probe)
@@ -304,8 +236,7 @@ class _Job:
                 await copier.run(_chained(first, windows), parallel=parallel)
             with self._phase("commit"):
                 for path, error in await target.finish_folders():
-                    self._report.failed(path, error)
-                    self._listener(FileDone(path=path, size_bytes=0, outcome="failed", error=error))
+                    self._failed(path, error)
             preparer.told()
             for warning in mover.warnings:
                 self._listener(Warned(message=warning))
@@ -319,18 +250,17 @@ class _Job:
         self._report.cpu_remote = SideCpu(usage=sample.cpu, source=sample.source)
 
     async def _windows(
-        self, client: SftpClient, preparer: Preparer, found: Sequence[FoundSource], targets: Sequence[bytes]
+        self, client: SftpClient, preparer: Preparer, placed: Placed
     ) -> AsyncIterator[tuple[list[Entry], bool]]:
         """Yield what is to be copied, window by window, and whether that is surely all: files first, then trees."""
         from fastcopy.engine.scanning import scan_tree
         from fastcopy.model import Entry
         from fastcopy.store.scan import WINDOW_ENTRIES
 
-        pairs = list(zip(found, targets, strict=True))
-        trees = [(each, to) for each, to in pairs if each.attributes.kind is FileKind.DIRECTORY]
+        trees = [(each, to) for each, to in placed.pairs if each.attributes.kind is FileKind.DIRECTORY]
         files = [
             (Entry(source=each.path, target=to, attributes=each.attributes), False)
-            for each, to in pairs
+            for each, to in placed.pairs
             if each.attributes.kind is not FileKind.DIRECTORY
         ]
         if files:
@@ -338,8 +268,8 @@ class _Job:
         for index, (tree, to) in enumerate(trees):
             if not tree.source.contents:
                 await preparer.prepare([(Entry(source=tree.path, target=to, attributes=tree.attributes), False)])
-            follow = self._options.transfer.symlinks is SymlinkPolicy.FOLLOW
-            scan = scan_tree(None if self._report.direction is Direction.PUT else client, tree.path, follow=follow)
+            reading = client if self._report.direction is Direction.GET else None
+            scan = scan_tree(reading, tree.path, follow=self._follow)
             async for entries in preparer.entries(tree.path, to, scan):
                 yield entries, index == len(trees) - 1 and len(entries) < WINDOW_ENTRIES // 2
 
@@ -417,21 +347,3 @@ async def _drop(task: asyncio.Task[object]) -> None:
     """End `task`, whatever it does."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _local_kind(path: bytes) -> FileKind | None:
-    """Return what the local destination is, links followed; None when nothing is there."""
-    from fastcopy.errors import SourceMissing
-    from fastcopy.store.source import stat_source
-
-    try:
-        return stat_source(path or b".", follow=True).kind
-    except SourceMissing:
-        return None
-
-
-def _beneath(target: bytes, root: bytes) -> bytes:
-    """Return `target` relative to `root`, which it is or lies in; b"" for the root."""
-    if target == root:
-        return b""
-    return target[len(root) :].lstrip(b"/") if root != b"." else target.removeprefix(b"./")

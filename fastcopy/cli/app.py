@@ -65,8 +65,8 @@ class PlainCommand(TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if param.param_type_name == "argument":
-                record = param.metavar, param.help
+            if record is not None and param.param_type_name == "argument":
+                record = str(param.metavar), record[1]  # without its type
             if record is not None:
                 groups.setdefault(getattr(param, "rich_help_panel", None) or options.OUTPUT, []).append(record)
         for heading, records in groups.items():

@@ -47,7 +47,7 @@ def copy(request: CopyRequest, console: Console) -> int:
             report = signals.run(lambda: _job(request, progress))
         except signals.Interrupted as interrupted:
             progress.close()
-            console.complain(interrupted_line(interrupted, progress.tally.files_done))
+            console.complain(interrupted_line(interrupted, progress.tally.files_copied))
             return interrupted.exit_code
         progress.close()
         _show(report, request, console, told=progress.told)
@@ -56,10 +56,8 @@ def copy(request: CopyRequest, console: Console) -> int:
 
 def _job(request: CopyRequest, listener: Listener) -> Coroutine[Any, Any, Report]:
     from fastcopy.job import run_copy
-    from fastcopy.measure.local_cpu import LocalMeter
 
-    meter = LocalMeter(whole_process=True)
-    return run_copy(request.sources, request.destination, request.options, listener, command="copy", meter=meter)
+    return run_copy(request.sources, request.destination, request.options, listener, whole_process=True)
 
 
 def _show(report: Report, request: CopyRequest, console: Console, *, told: set[str]) -> None:
@@ -82,10 +80,10 @@ def _show(report: Report, request: CopyRequest, console: Console, *, told: set[s
         console.result(lines)
 
 
-def interrupted_line(interrupted: signals.Interrupted, files_done: int) -> str:
+def interrupted_line(interrupted: signals.Interrupted, files_copied: int) -> str:
     """Return the sentence for someone whose copy was ended by a signal."""
     word = {2: "interrupted", 15: "told to end"}.get(interrupted.signal, f"ended by {interrupted.signal.name}")
-    whole = "1 file is whole" if files_done == 1 else f"{files_done} files are whole"
+    whole = "1 file is whole" if files_copied == 1 else f"{files_copied} files are whole"
     return f"{word}; {whole}, none is half under its name. Run the same command again to continue."
 
 

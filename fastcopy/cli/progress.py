@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastcopy.events import BytesMoved, ChannelsChanged, FileDone, Found, PhaseBegan, Warned
+from fastcopy.plan.sizes import format_bytes
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -23,16 +24,19 @@ if TYPE_CHECKING:
 
 #: Seconds a copy must last before a bar is worth drawing.
 _FIRST_DRAWN_AFTER_S = 0.3
-_BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {rate_fmt}, {remaining} left{postfix}"
-_BAR_WHILE_LISTING = "{n_fmt} of {total_fmt} found so far, {rate_fmt}{postfix}"
+#: tqdm fills the braces; SIZES and WORDS are ours.
+_BAR = "{percentage:3.0f}%|{bar}| SIZES, {rate_fmt}, {remaining} left, WORDS"
+_BAR_WHILE_LISTING = "SIZES found so far, {rate_fmt}, WORDS"
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What the events said so far. `Found` counts every file, so one skipped is taken off what is to be moved."""
+    """What the events said so far. `Found` counts what is to be copied; what is skipped is not among it."""
 
     files: int = 0
-    files_done: int = 0
+    files_copied: int = 0
+    files_failed: int = 0
+    files_skipped: int = 0
     bytes: int = 0
     bytes_moved: int = 0
     listed: bool = False
@@ -47,10 +51,12 @@ class Tally:
                 self.listed = self.listed or event.complete
             case BytesMoved():
                 self.bytes_moved += event.count
+            case FileDone(outcome="copied"):
+                self.files_copied += 1
+            case FileDone(outcome="skipped"):
+                self.files_skipped += 1
             case FileDone():
-                self.files_done += 1
-                if event.outcome == "skipped":
-                    self.bytes -= event.size_bytes
+                self.files_failed += 1
             case ChannelsChanged():
                 self.channels = event.channels
             case PhaseBegan():
@@ -63,9 +69,16 @@ class Tally:
         """Bytes there are to move, never less than have been moved."""
         return max(self.bytes, self.bytes_moved, 0)
 
+    def sizes(self) -> str:
+        """Return how far it is: `1.5 GiB of 9.3 GiB`."""
+        return f"{format_bytes(max(self.bytes_moved, 0))} of {format_bytes(self.total_bytes)}"
+
     def words(self) -> str:
-        """Return what the bar says beside the bytes: `3/10 files, 4 channels`."""
-        parts = [f"{self.files_done}/{self.files} files"]
+        """Return what the bar says beside the bytes: `3/10 files, 1 failed, 4 channels`."""
+        done = self.files_copied + self.files_failed
+        parts = [f"{done}/{max(self.files, done)} files"]
+        if self.files_failed:
+            parts.append(f"{self.files_failed} failed")
         if self.channels:
             parts.append(f"{self.channels} channel{'' if self.channels == 1 else 's'}")
         if self.phase in ("verify", "commit"):
@@ -134,9 +147,9 @@ class Progress:
                 return
             self._bar = self._make_bar()
         bar, tally = self._bar, self.tally
-        bar.bar_format = _BAR if tally.listed else _BAR_WHILE_LISTING
+        form = _BAR if tally.listed else _BAR_WHILE_LISTING
+        bar.bar_format = form.replace("SIZES", tally.sizes()).replace("WORDS", tally.words())
         bar.total = tally.total_bytes
-        bar.set_postfix_str(tally.words(), refresh=False)
         bar.update(tally.bytes_moved - bar.n)
 
     def _make_bar(self) -> Any:
@@ -152,7 +165,7 @@ class Progress:
             dynamic_ncols=True,
             leave=False,
             file=self._stream,
-            bar_format=_BAR,
+            delay=0.001,  # not before it has its first figures
         )
         bar.start_t = bar.last_print_t = time.time() - (time.monotonic() - self._began_s)
         return bar

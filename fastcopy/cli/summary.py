@@ -50,9 +50,9 @@ def _cost(report: Report) -> str:
 
 
 def failure_lines(failures: Sequence[Failure], *, limit: int | None = SHOWN_FAILURES) -> list[str]:
-    """Return one line per failure, kind first, at most `limit` of them and a count of the rest."""
+    """Return one line per failure, a file's with its kind first, at most `limit` of them and a count of the rest."""
     shown = failures if limit is None else failures[:limit]
-    lines = [f"{each.kind}: {_said(each)}" for each in shown]
+    lines = [f"{each.kind}: {_said(each)}" if each.path else each.message for each in shown]
     if len(failures) > len(shown):
         lines.append(f"... and {len(failures) - len(shown)} more; --json FILE lists them all")
     return lines
@@ -60,7 +60,7 @@ def failure_lines(failures: Sequence[Failure], *, limit: int | None = SHOWN_FAIL
 
 def _said(failure: Failure) -> str:
     path = printable(failure.path)
-    return failure.message if path in failure.message else f"{path}: {failure.message}"
+    return failure.message if failure.message.startswith(path) else f"{path}: {failure.message}"
 
 
 def table(report: Report) -> list[str]:

@@ -19,7 +19,7 @@ import asyncssh
 from fastcopy.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from fastcopy.connection.login_secrets import Secrets
     from fastcopy.connection.login_settings import LoginSettings
@@ -76,7 +76,7 @@ class Identities:
                 return asyncssh.load_keypairs([key], certlist=self._certificates(path))
             if public is not None:
                 return asyncssh.load_keypairs(
-                    [(path, public)],
+                    [(path, public.export_public_key())],
                     passphrase=unlock,  # type: ignore[arg-type] # documented, also as a coroutine function; not typed
                     certlist=self._certificates(path),
                     loop=loop,
@@ -133,3 +133,26 @@ def _public_in_container(container: bytes) -> asyncssh.SSHKey | None:
     blob = container[at + 8 : at + 8 + length]
     (kind_length,) = struct.unpack_from(">I", blob, 0)
     return asyncssh.import_public_key(blob[4 : 4 + kind_length] + b" " + base64.b64encode(blob))
+
+
+@contextlib.asynccontextmanager
+async def agent_keys(settings: LoginSettings, identities: Identities) -> AsyncIterator[list[asyncssh.SSHKeyPair]]:
+    """Give the keys the agent holds: those of the identity files first, and only those under IdentitiesOnly.
+
+    They can sign for as long as the context is open. An agent that is not there has none.
+    """
+    agent = None
+    keys: list[asyncssh.SSHKeyPair] = []
+    if settings.agent is not None and settings.pubkey_auth:
+        with contextlib.suppress(OSError, ValueError, asyncssh.Error):
+            agent = await asyncssh.connect_agent(settings.agent)
+            keys = list(await agent.get_keys())
+    named = {key.public_data for key in identities.public_keys}
+    matching = [key for key in keys if key.public_data in named]
+    others = [] if settings.identities_only else [key for key in keys if key.public_data not in named]
+    try:
+        yield [*matching, *others]
+    finally:
+        if agent is not None:
+            agent.close()
+            await agent.wait_closed()

@@ -1,14 +1,17 @@
 """An SFTP channel of an asyncssh connection, as a Transport: the pump's thread on one end, the event loop on the other.
 
 Owns what waits in this process in both directions. Must not import SFTP, nor how a login is made. Two deques and a
-few counters, each with one writing thread, connect the sides; there is no lock, since under the GIL an append, a popleft
-and a store are whole.
+few counters, each with one writing thread, connect the sides; there is no lock: an append, a popleft and a store are
+whole, and each side first says what it did and then looks at what the other one did.
 Invariant: at most about `memory_bytes` wait per direction, beside the window that SSH itself grants.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -16,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import asyncssh
 
-from fastcopy.errors import ChannelLost, SourceChanged
+from fastcopy.connection.asyncssh_errors import quoted
+from fastcopy.errors import ChannelLost, SourceChanged, printable
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
 #: Bytes of payload that may wait for the other side, per direction. Source: our measurement; twice OpenSSH's window.
 DEFAULT_CHANNEL_MEMORY_BYTES = 4 << 20
@@ -35,6 +39,8 @@ _MOST_PIECES = 64
 PACE_S = 0.0005
 #: Bytes of files that must have moved since the last `wait` for the stream to count as streaming.
 _STREAMING_BYTES = 16 << 10
+#: Bytes kept of what the far program prints on stderr.
+_SAID_BYTES = 8 << 10
 _NOTHING = memoryview(b"")
 
 
@@ -81,8 +87,10 @@ class SessionTransport:
 
         self._has_ended = False  # the peer sends nothing more
         self._lost: str | None = None  # why nothing can be sent any more
-        self._said = bytearray()  # its stderr
-        self._exit = ""
+        self._said = b""
+        self._end = asyncio.Event()
+        #: How the far program ended; 128 + n for a signal, as a shell says it; None where nobody said.
+        self.exit_status: int | None = None
 
     def __repr__(self) -> str:
         waiting = f"out={self._accepted_bytes - self._sent_bytes} in={self._arrived_bytes - self._taken_bytes}"
@@ -212,10 +220,7 @@ class SessionTransport:
             self._is_woken
             or self._is_closed
             or (readable and (bool(self._head) or bool(self._incoming) or self._has_ended))
-            or (
-                writable
-                and (self._lost is not None or self._accepted_bytes - self._sent_bytes < self._memory_bytes)
-            )
+            or (writable and (self._lost is not None or self._accepted_bytes - self._sent_bytes < self._memory_bytes))
         )
 
     def wake(self) -> None:
@@ -232,14 +237,14 @@ class SessionTransport:
         self._call(self._abort)
 
     def diagnosis(self) -> str:
-        """See Transport.diagnosis: its stderr and how the far program ended."""
-        said = bytes(self._said).decode("utf-8", "replace").strip()
-        return "; ".join(part for part in (said, self._exit, self._lost or "") if part)
+        """See Transport.diagnosis: the far program's stderr, how it ended, and why the channel is gone."""
+        ended = f"its program ended with status {self.exit_status}" if self.exit_status is not None else ""
+        return "; ".join(part for part in (quoted(self._said), ended, self._lost or "") if part)
 
     def _loss(self) -> ChannelLost:
         return ChannelLost(self.diagnosis() or "the server ended the channel", host=self._peer)
 
-    def _call(self, callback: Any) -> None:
+    def _call(self, callback: Callable[[], None]) -> None:
         """Run `callback` in the loop; where the loop is closed there is nothing left to do."""
         try:
             self._loop.call_soon_threadsafe(callback)
@@ -248,6 +253,26 @@ class SessionTransport:
             self._lost = self._lost or "the event loop has ended"
 
     # --- the loop's thread ---------------------------------------------------------------------------------------
+
+    async def wait_end(self, timeout_s: float) -> bool:
+        """Wait at most `timeout_s` until the channel is over; return whether it is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._end.wait()
+        return self._end.is_set()
+
+    @property
+    def said(self) -> str:
+        """What the far program printed on stderr."""
+        return self._said.decode("utf-8", "replace")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this end closed it."""
+        return self._is_closed
+
+    def _open(self, channel: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._channel = channel
 
     def _flush(self) -> None:
         """Send what waits in packets filled to the brim, until asyncssh says stop or this turn is over."""
@@ -262,14 +287,13 @@ class SessionTransport:
             self._channel.write(packet)
             turn_bytes += len(packet)
         self._sent_bytes += turn_bytes
-        if self._is_waiting:
-            self._bell.set()
+        self._ring()
         if turn_bytes >= _TURN_BYTES and self._may_write and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
     def _packet(self) -> Any:
-        """Return the next up to PACKET_BYTES to send."""
+        """Take the next up to PACKET_BYTES to send; a view where one piece fills them, so that nothing is copied."""
         rest = self._rest
         if not rest:
             if not self._outgoing:
@@ -289,19 +313,44 @@ class SessionTransport:
         self._rest = rest
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def _set_writable(self, may_write: bool) -> None:
+        self._may_write = may_write
+        if may_write:
+            self._loop.call_soon(self._flush)
+
+    def _arrive(self, data: bytes) -> None:
+        self._incoming.append(data)
+        self._arrived_bytes += len(data)
+        self._ring()
+        if self._arrived_bytes - self._taken_bytes > self._memory_bytes:
+            self._pause_reading()
+
+    def _hear(self, data: bytes) -> None:
+        self._said += data[: _SAID_BYTES - len(self._said)]
+
     def _pause_reading(self) -> None:
         """Let the rest gather in the SSH window, which asyncssh does not open again meanwhile."""
         if self._is_reading_paused or self._channel is None:
             return
         self._is_reading_paused = True
-        if self._arrived_bytes - self._taken_bytes > self._memory_bytes // 2:  # else the pump took it all just now
+        if self._arrived_bytes - self._taken_bytes > self._memory_bytes // 2:
             self._channel.pause_reading()
-        else:
+        else:  # the pump took it all just now, and may not have seen that it is to resume
             self._is_reading_paused = False
 
     def _resume_reading(self) -> None:
         if self._channel is not None:
             self._channel.resume_reading()
+
+    def _finish_input(self) -> None:
+        self._has_ended = True
+        self._ring()
+
+    def _lose(self, why: str) -> None:
+        self._lost = why
+        self._has_ended = True
+        self._end.set()
+        self._ring()
 
     def _abort(self) -> None:
         self._outgoing.clear()
@@ -322,39 +371,35 @@ class _Session(asyncssh.SSHClientSession[bytes]):
         self._transport = transport
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
-        self._transport._channel = chan
+        self._transport._open(chan)
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        transport = self._transport
-        if datatype is not None:
-            transport._said += data[: 4096 - len(transport._said)]
-            return
-        transport._incoming.append(data)
-        transport._arrived_bytes += len(data)
-        transport._ring()
-        if transport._arrived_bytes - transport._taken_bytes > transport._memory_bytes:
-            transport._pause_reading()
+        if datatype is None:
+            self._transport._arrive(data)
+        else:
+            self._transport._hear(data)
 
     def eof_received(self) -> bool:
-        self._transport._has_ended = True
-        self._transport._ring()
+        self._transport._finish_input()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        transport = self._transport
-        transport._lost = str(exc) if exc is not None else "the server ended the channel"
-        transport._has_ended = True
-        transport._ring()
+        self._transport._lose(printable(str(exc)) if exc is not None else "the server closed the channel")
 
     def exit_status_received(self, status: int) -> None:
-        self._transport._exit = f"its program ended with status {status}"
+        self._transport.exit_status = status
 
     def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
-        self._transport._exit = f"its program was ended by signal {signal}"
+        self._transport.exit_status = exit_status_of_signal(signal)
 
     def pause_writing(self) -> None:
-        self._transport._may_write = False
+        self._transport._set_writable(False)
 
     def resume_writing(self) -> None:
-        self._transport._may_write = True
-        self._transport._loop.call_soon(self._transport._flush)
+        self._transport._set_writable(True)
+
+
+def exit_status_of_signal(name: str) -> int:
+    """Return what a shell's $? would be after the signal `name` (without SIG)."""
+    number = getattr(signal, f"SIG{name}", None)
+    return 128 + int(number) if isinstance(number, signal.Signals) else 128

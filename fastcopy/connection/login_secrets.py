@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-
 class Secrets:
     """Asks, and remembers. One per job."""
 

@@ -20,8 +20,8 @@ from fastcopy.connection.mux_client import MuxClient
 from fastcopy.connection.pipes import Collector, Feeder, PipeEnds
 from fastcopy.connection.private_directory import PrivateDirectory
 from fastcopy.connection.process import ChildProcess
+from fastcopy.connection.ssh_conversation import Conversation, open_terminal
 from fastcopy.connection.ssh_master import SshMaster
-from fastcopy.connection.terminal import Conversation, open_terminal
 from fastcopy.errors import ChannelLost, ConnectError, ConnectTimeout, FastcopyError, InvalidValue, LoginRefused
 from fastcopy.model import CpuUsage
 from fastcopy.transport.pipe import PipeTransport
@@ -336,6 +336,8 @@ def login_facts(log: str, *, host: str) -> ConnectionInfo:
         way="openssh",
         cipher=kex[1] if kex else None,
         compress=kex is not None and kex[2] != "none",
+        login_is_typed=re.search(r'^Authenticated .*using "(?:password|keyboard-interactive)', log, re.MULTILINE)
+        is not None,
         server_version=version[1].strip() if version else None,
     )
 

@@ -161,6 +161,9 @@ def _before_ssh_began(text: str, log: str, host: str) -> FastcopyError | None:
     if "stdio forwarding failed" in text:
         failed = re.search(r"open failed: (.+)$", text, re.MULTILINE)
         return ConnectionRefused(f"from the jump host: {printable(failed[1]) if failed else 'no way'}", host=host)
+    greeting = re.search(r"^debug1: kex_exchange_identification: banner line \d+: (.*)$", log, re.MULTILINE)
+    if greeting and "remote software version" not in log:
+        return ConnectionRefused(f"what answers there does not speak SSH but says {quoted(greeting[1])!r}", host=host)
     if re.search(r"kex_exchange_identification: .*(?:Connection closed|Connection reset|Broken pipe)", text):
         return TooManyLogins("it closed the connection before SSH began: too many logins at once", host=host)
     return None

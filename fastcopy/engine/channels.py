@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from fastcopy.events import Listener
 
 
+#: Seconds a channel for clearing up may take: a cancelled job ends within 2 s (law 12).
+_SPARE_S = 0.8
+
+
 class Channels:
     """All channels of a job. Used from one event loop."""
 
@@ -84,6 +88,14 @@ class Channels:
             self._growing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._growing
+
+    async def spare(self) -> SftpClient | None:
+        """Open one more channel for clearing up when all others have ended; None when that cannot be had quickly."""
+        for connection in self.connections:
+            with contextlib.suppress(FastcopyError, HandshakeFailed, TimeoutError):
+                async with asyncio.timeout(_SPARE_S):
+                    return await self._open_channel(connection)
+        return None
 
     async def close_channels(self) -> None:
         """End all channels; the logins stay, for the last questions (what did it cost?)."""

@@ -8,12 +8,13 @@ schedule; the job ends when nothing waits, nothing is under way and nothing more
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from fastcopy.engine.chunked import ChunkedFile
 from fastcopy.engine.refusals import explain
-from fastcopy.errors import ChannelLost, FastcopyError, UnsafePeer
+from fastcopy.errors import ChannelLost, FastcopyError, UnsafePeer, printable
 from fastcopy.events import FileDone, Warned
 from fastcopy.plan.ranges import RangeSet
 from fastcopy.plan.schedule import Batch, Chunk, Schedule, Unit, WholeFile
@@ -70,6 +71,9 @@ class Copier:
         try:
             await self._until_done()
             await feeder
+        except BaseException:
+            await self._channels.close_channels()  # ends what is under way: every part becomes an orphan, or is removed
+            raise
         finally:
             self._channels.on_open = lambda client: None
             tasks = [feeder, *self._workers]
@@ -115,18 +119,19 @@ class Copier:
             self._changed.notify_all()
 
     async def _clean_up(self) -> None:
-        """Remove the parts of files that did not come to their end."""
-        client = next(iter(self._channels.alive), None)
+        """Remove the parts of files that did not come to their end; tell those that cannot be removed."""
+        client = self._any()
         for chunked in self._chunked.values():
             await chunked.discard(client)
-        left: list[bytes] = []
+        if not self._mover.orphans:
+            return
+        client = client or await self._channels.spare()
         if client is not None:
-            try:
-                left = await client.run(self._mover.sweep(client))
-            except ChannelLost:
-                left = []
-        for path in left:
-            self._listener(Warned(message=f"a part file could not be removed: {path!r}"))
+            with contextlib.suppress(ChannelLost):
+                await client.run(self._mover.sweep(client))
+        for path in self._mover.orphans:
+            message = f"{printable(path)} is a part of a file that was not finished; it could not be removed"
+            self._listener(Warned(message=message))
 
     # --- working ---
 

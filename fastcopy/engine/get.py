@@ -50,6 +50,7 @@ class Get:
 
     def __init__(self, store: LocalStore) -> None:
         self.warnings: list[str] = []
+        self.orphans: list[bytes] = []
         self._store = store
 
     def whole(self, client: SftpClient, entry: Entry) -> Steps[int]:
@@ -132,9 +133,8 @@ class Get:
         yield from ()
         part.part.discard()
 
-    def sweep(self, client: SftpClient) -> Steps[list[bytes]]:
+    def sweep(self, client: SftpClient) -> Steps[None]:
         yield from ()
-        return []
 
     def _put_in_place(self, entry: Entry, part: Part) -> None:
         size = os.fstat(part.fd).st_size

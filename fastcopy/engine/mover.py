@@ -22,6 +22,8 @@ class Mover(Protocol):
     of_source: bool
     #: What the user should be told once, in order of appearance.
     warnings: list[str]
+    #: Part files on the server that lost channels left.
+    orphans: list[bytes]
 
     def whole(self, client: SftpClient, entry: Entry) -> Steps[int]:
         """Copy one file from beginning to end: part file, bytes, mode and times, rename. Result: bytes moved."""
@@ -47,8 +49,8 @@ class Mover(Protocol):
         """Remove the part file as well as can be; frees what is held locally in any case."""
         ...
 
-    def sweep(self, client: SftpClient) -> Steps[list[bytes]]:
-        """Remove the part files that lost channels left. Result: those that are still there."""
+    def sweep(self, client: SftpClient) -> Steps[None]:
+        """Remove `orphans`; those that are still there afterwards stay in the list."""
         ...
 
 

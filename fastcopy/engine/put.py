@@ -71,7 +71,7 @@ class Put:
         """`follow`: symlinks of the source stand for what they lead to."""
         self.warnings: list[str] = []
         self._follow = follow
-        self._orphans: list[bytes] = []
+        self.orphans: list[bytes] = []
 
     def whole(self, client: SftpClient, entry: Entry) -> Steps[int]:
         fd, attributes = open_source(entry.source, follow=self._follow)
@@ -100,7 +100,7 @@ class Put:
             yield from self._put_in_place(client, path, entry.target)
             return size
         except ChannelLost:
-            self._orphans.append(path)
+            self.orphans.append(path)
             raise
         except BaseException:
             yield Attempt(*([packets.close(handle)] if handle else []), packets.remove(path))
@@ -133,7 +133,7 @@ class Put:
         except BaseException as exc:
             part.close()
             if isinstance(exc, ChannelLost):
-                self._orphans.append(part.path)
+                self.orphans.append(part.path)
             raise
         return part
 
@@ -172,20 +172,17 @@ class Put:
     def discard(self, client: SftpClient | None, part: Any) -> Steps[None]:
         part.close()
         if client is None:
-            self._orphans.append(part.path)
+            self.orphans.append(part.path)
             return
         handle = part.take_handle(client)
         yield Attempt(*([packets.close(handle)] if handle else []), packets.remove(part.path))
 
-    def sweep(self, client: SftpClient) -> Steps[list[bytes]]:
-        orphans, self._orphans = self._orphans, []
-        left = []
-        for path in orphans:
+    def sweep(self, client: SftpClient) -> Steps[None]:
+        for path in list(self.orphans):
             yield Attempt(packets.remove(path))
             replies = yield Attempt(packets.lstat(path))
-            if isinstance(replies[0], Attributes):
-                left.append(path)
-        return left
+            if not isinstance(replies[0], Attributes):
+                self.orphans.remove(path)
 
     def _put_in_place(self, client: SftpClient, path: bytes, target: bytes) -> Steps[None]:
         """Rename the part to its final name, replacing what stands there."""

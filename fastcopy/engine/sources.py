@@ -5,7 +5,6 @@ Invariant: every source typed gives at least one Found or one error that names i
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
 import os
 import stat
@@ -133,8 +132,3 @@ def _is_safe(name: bytes) -> bool:
     except FastcopyError:
         return False
     return True
-
-
-async def find_local_async(paths: Sequence[bytes]) -> tuple[list[FoundSource], list[Failed]]:
-    """`find_local` in a worker thread: a disk may be slow."""
-    return await asyncio.to_thread(find_local, paths)

@@ -240,10 +240,10 @@ def _sum_of_tree(lines: Sequence[bytes], shell: str) -> float | None:
     else:
         return None  # cut off
     root, own = shell, set[str]()
-    while root in rows and not _is_sshd(rows[root][2]) and len(own) <= _MOST_SHELLS:
+    while root in rows and root not in own and not _is_sshd(rows[root][2]):
         own.add(root)
         root = rows[root][0]
-    if root not in rows or not own or len(own) > _MOST_SHELLS:
+    if root not in rows or root in own or not 1 <= len(own) <= _MOST_SHELLS:
         return None
     parent = rows[root][0]
     if parent in rows and _is_sshd(rows[parent][2]) and "[priv]" in rows[parent][2]:

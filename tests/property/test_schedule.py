@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fastcopy.model import Attributes, Entry
+from fastcopy.model import Attributes, Entry, Range
 from fastcopy.plan.ranges import RangeSet
 from fastcopy.plan.schedule import BATCH_BYTES, BATCH_FILES, Batch, Chunk, Schedule, Unit, WholeFile
 
@@ -35,9 +35,8 @@ class ScheduleMachine(RuleBasedStateMachine):
         window = []
         for size in sizes:
             name = b"%d" % len(self.entries)
-            entry = Entry(
-                source=name, target=name, attributes=Attributes(size=size), link=b"x" if links and size < 4 else None
-            )
+            link = b"x" if links and size < 4 else None
+            entry = Entry(source=name, target=name, attributes=Attributes(size=size), link=link)
             self.entries[name] = entry
             window.append(entry)
         self.schedule.add(window, channels)
@@ -59,15 +58,17 @@ class ScheduleMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
-        unit = self.taken.pop(data.draw(st.integers(0, len(self.taken) - 1)))
+        self._finish(self.taken.pop(data.draw(st.integers(0, len(self.taken) - 1))))
+
+    def _finish(self, unit: Unit) -> None:
         if isinstance(unit, Chunk):
             done = self.done.setdefault(unit.entry.target, RangeSet())
             assert done.missing(unit.range) == [unit.range], "bytes handed out twice"
             done.add(unit.range)
-            return
-        for entry in unit.entries if isinstance(unit, Batch) else (unit.entry,):
-            assert entry.target not in self.whole, "file handed out twice"
-            self.whole.add(entry.target)
+        else:
+            names = _names(unit)
+            assert not names & self.whole, "file handed out twice"
+            self.whole |= names
 
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
@@ -86,67 +87,52 @@ class ScheduleMachine(RuleBasedStateMachine):
                 return [WholeFile(entry) for entry in left]
             return [Batch(left)] if left else []
         if isinstance(unit, Chunk):
-            start, stop = unit.range.start, unit.range.stop
-            middle = data.draw(st.integers(start, stop))
-            done = self.done.setdefault(unit.entry.target, RangeSet())
-            whole = RangeSet([unit.range])
-            if middle > start:
-                done.add(type(unit.range)(start, middle))
-                whole.subtract(type(unit.range)(start, middle))
-            return [Chunk(unit.entry, piece) for piece in whole]
+            middle = data.draw(st.integers(unit.range.start, unit.range.stop))
+            self.done.setdefault(unit.entry.target, RangeSet()).add(Range(unit.range.start, middle))
+            return [Chunk(unit.entry, Range(middle, unit.range.stop))] if middle < unit.range.stop else []
         return [unit]
 
     @invariant()
     def counts_tell_what_waits(self) -> None:
         """Whatever is neither finished nor taken waits, and the counts say how much that is."""
-        waiting_bytes = sum(entry.size for entry in self.entries.values() if entry.link is None)
-        waiting_bytes -= sum(self.entries[name].size for name in self.whole if self.entries[name].link is None)
+        waiting_bytes = sum(map(_bytes, self.entries.values()))
+        waiting_bytes -= sum(_bytes(self.entries[name]) for name in self.whole)
         waiting_bytes -= sum(done.total for done in self.done.values())
-        for unit in self.taken:
-            if isinstance(unit, Chunk):
-                waiting_bytes -= len(unit.range)
-            else:
-                entries = unit.entries if isinstance(unit, Batch) else (unit.entry,)
-                waiting_bytes -= sum(entry.size for entry in entries if entry.link is None)
+        waiting_bytes -= sum(
+            len(unit.range) if isinstance(unit, Chunk) else sum(_bytes(self.entries[name]) for name in _names(unit))
+            for unit in self.taken
+        )
         assert self.schedule.pending_bytes == waiting_bytes
         assert self.schedule.pending_files == len(self._waiting_files())
         assert self.schedule.pending_files <= len(self.schedule)
 
     def _waiting_files(self) -> set[bytes]:
         waiting = set(self.entries) - self.whole
-        elsewhere: dict[bytes, RangeSet] = {name: RangeSet(done) for name, done in self.done.items()}
+        elsewhere = {name: RangeSet(done) for name, done in self.done.items()}
         for unit in self.taken:
             if isinstance(unit, Chunk):
                 elsewhere.setdefault(unit.entry.target, RangeSet()).add(unit.range)
             else:
-                waiting -= {entry.target for entry in (unit.entries if isinstance(unit, Batch) else (unit.entry,))}
+                waiting -= _names(unit)
         return waiting - {name for name, ranges in elsewhere.items() if ranges.covers(self.entries[name].size)}
 
     def teardown(self) -> None:
-        """In the end, with no further loss, everything is handed out and nothing twice."""
-        while True:
-            while self.taken:
-                self._finish_last()
+        """In the end, with no further loss, everything has been handed out and nothing twice."""
+        self.take()
+        while self.taken:
+            self._finish(self.taken.pop())
             self.take()
-            if not self.taken:
-                break
         for name, entry in self.entries.items():
-            if name in self.whole:
-                assert name not in self.done
-            else:
-                assert self.done[name].covers(entry.size)
+            assert (name in self.whole) != (name in self.done and self.done[name].covers(entry.size))
         assert (len(self.schedule), self.schedule.pending_bytes, self.schedule.pending_files) == (0, 0, 0)
 
-    def _finish_last(self) -> None:
-        unit = self.taken.pop()
-        if isinstance(unit, Chunk):
-            done = self.done.setdefault(unit.entry.target, RangeSet())
-            assert done.missing(unit.range) == [unit.range]
-            done.add(unit.range)
-        else:
-            names = {entry.target for entry in (unit.entries if isinstance(unit, Batch) else (unit.entry,))}
-            assert not names & self.whole
-            self.whole |= names
+
+def _names(unit: Batch | WholeFile) -> set[bytes]:
+    return {entry.target for entry in (unit.entries if isinstance(unit, Batch) else (unit.entry,))}
+
+
+def _bytes(entry: Entry) -> int:
+    return 0 if entry.link is not None else entry.size
 
 
 ScheduleMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

