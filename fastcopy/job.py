@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from fastcopy.config import CopyOptions
     from fastcopy.connection.base import Connector
     from fastcopy.engine.channels import Channels
+    from fastcopy.engine.local_copy import LocalCopier
     from fastcopy.engine.mover import Mover
     from fastcopy.engine.placing import Placed
     from fastcopy.engine.preparer import Preparer
+    from fastcopy.engine.sources import Failed
     from fastcopy.engine.targets import Target
     from fastcopy.events import Listener
     from fastcopy.model import Entry
@@ -124,9 +126,9 @@ class _Job:
             elif self._report.direction is Direction.GET:
                 await self._get(stack)
             elif self._report.direction is Direction.LOCAL:
-                raise UsageError("copying from here to here is not built yet")
+                await self._here(stack)
             else:
-                raise UsageError("copying from one remote host to another is not built yet")
+                raise UsageError("both ends are remote: run fastcopy on one of the two hosts instead")
 
     # --- the directions ---
 
@@ -163,6 +165,27 @@ class _Job:
             stack.callback(store.close)
         await self._copy(channels, Get(store), LocalTarget(store), placed)
 
+    async def _here(self, stack: contextlib.AsyncExitStack) -> None:
+        from fastcopy.engine.local_copy import LocalCopier
+        from fastcopy.engine.placing import find_local_sources, place_here
+        from fastcopy.engine.preparer import Preparer
+        from fastcopy.engine.targets import LocalTarget
+        from fastcopy.store.local import LocalStore
+
+        with self._phase("scan"):
+            found, failed = await find_local_sources([source.path for source in self._sources])
+            placed = await place_here(found, failed, self._destination.path)
+            store = LocalStore.open(placed.directory, create=placed.make_directory)
+            stack.callback(store.close)
+        self._tell_failed(placed.failed)
+        target = LocalTarget(store)
+        preparer = Preparer(target, self._options.transfer, self._report, self._listener, umask=self._umask)
+        copier = LocalCopier(store, self._report, self._listener, follow=self._follow)
+        async with self._sampling(copier):
+            with self._phase("copy"):
+                await copier.run(_chained([], self._windows(None, preparer, placed)))
+            await self._finish(target, preparer)
+
     # --- steps ---
 
     @contextlib.contextmanager
@@ -180,6 +203,12 @@ class _Job:
     @property
     def _follow(self) -> bool:
         return self._options.transfer.symlinks is SymlinkPolicy.FOLLOW
+
+    def _tell_failed(self, failed: Sequence[Failed]) -> None:
+        """Tell the sources that are not there."""
+        for path, error in failed:
+            self._report.found(1, 0)
+            self._failed(path, error)
 
     def _failed(self, path: bytes, error: FastcopyError) -> None:
         self._report.failed(path, error)
@@ -219,38 +248,39 @@ class _Job:
         from fastcopy.engine.preparer import Preparer
         from fastcopy.measure.remote_cpu import RemoteProbe, sample_all
 
-        for path, error in placed.failed:
-            self._report.found(1, 0)
-            self._failed(path, error)
+        self._tell_failed(placed.failed)
         self._report.rtt_s = placed.rtt_s
         probe = RemoteProbe(channels.connections[0])
         first_probe = asyncio.create_task(probe.begin() if self._options.ssh.reuse_master else probe.sample())
-        sampler = asyncio.create_task(self._sample(channels))
         try:
             preparer = Preparer(target, self._options.transfer, self._report, self._listener, umask=self._umask)
             windows = self._windows(channels.clients[0], preparer, placed)
-            with self._phase("copy"):
-                first, complete = await anext(windows, ([], True))
-                parallel = await self._tune(channels, first, complete, first_probe)
-                copier = Copier(mover, channels, self._report, self._listener)
-                await copier.run(_chained(first, windows), parallel=parallel)
-            with self._phase("commit"):
-                for path, error in await target.finish_folders():
-                    self._failed(path, error)
-            preparer.told()
+            async with self._sampling(channels):
+                with self._phase("copy"):
+                    first, complete = await anext(windows, ([], True))
+                    parallel = await self._tune(channels, first, complete, first_probe)
+                    copier = Copier(mover, channels, self._report, self._listener)
+                    await copier.run(_chained(first, windows), parallel=parallel)
+                await self._finish(target, preparer)
             for warning in mover.warnings:
                 self._listener(Warned(message=warning))
         finally:
             self._settings(channels)
-            for task in (sampler, first_probe):
-                await _drop(task)
+            await _drop(first_probe)
         await channels.close_channels()
         probes = [probe, *(RemoteProbe(connection) for connection in channels.connections[1:])]
         sample = await sample_all(probes)
         self._report.cpu_remote = SideCpu(usage=sample.cpu, source=sample.source)
 
+    async def _finish(self, target: Target, preparer: Preparer) -> None:
+        """Give folders their final modes, tell what was left out."""
+        with self._phase("commit"):
+            for path, error in await target.finish_folders():
+                self._failed(path, error)
+        preparer.told()
+
     async def _windows(
-        self, client: SftpClient, preparer: Preparer, placed: Placed
+        self, client: SftpClient | None, preparer: Preparer, placed: Placed
     ) -> AsyncIterator[tuple[list[Entry], bool]]:
         """Yield what is to be copied, window by window, and whether that is surely all: files first, then trees."""
         from fastcopy.engine.scanning import scan_tree
@@ -268,8 +298,9 @@ class _Job:
         for index, (tree, to) in enumerate(trees):
             if not tree.source.contents:
                 await preparer.prepare([(Entry(source=tree.path, target=to, attributes=tree.attributes), False)])
-            reading = client if self._report.direction is Direction.GET else None
-            scan = scan_tree(reading, tree.path, follow=self._follow)
+            scan = scan_tree(
+                client if self._report.direction is Direction.GET else None, tree.path, follow=self._follow
+            )
             async for entries in preparer.entries(tree.path, to, scan):
                 yield entries, index == len(trees) - 1 and len(entries) < WINDOW_ENTRIES // 2
 
@@ -308,19 +339,29 @@ class _Job:
             channels.grow(tuning.parallel, tuning.connections)
         return tuning.parallel
 
-    async def _sample(self, channels: Channels) -> None:
-        """Tell the listener how many bytes moved, a few times a second."""
+    @contextlib.asynccontextmanager
+    async def _sampling(self, mover: Channels | LocalCopier) -> AsyncIterator[None]:
+        """Tell the listener how many bytes moved, a few times a second and at the end."""
         told = 0
-        try:
+
+        def tell() -> None:
+            nonlocal told
+            moved = mover.moved_bytes
+            if moved != told:
+                self._listener(BytesMoved(count=moved - told))
+                told = moved
+
+        async def sample() -> None:
             while True:
                 await asyncio.sleep(_SAMPLE_S)
-                moved = channels.moved_bytes
-                if moved != told:
-                    self._listener(BytesMoved(count=moved - told))
-                told = moved
+                tell()
+
+        sampler = asyncio.create_task(sample())
+        try:
+            yield
         finally:
-            if channels.moved_bytes != told:
-                self._listener(BytesMoved(count=channels.moved_bytes - told))
+            await _drop(sampler)
+            tell()
 
     def _settings(self, channels: Channels) -> None:
         client, info = channels.clients[0], channels.connections[0].info

@@ -60,7 +60,7 @@ def failure_lines(failures: Sequence[Failure], *, limit: int | None = SHOWN_FAIL
 
 def _said(failure: Failure) -> str:
     path = printable(failure.path)
-    return failure.message if failure.message.startswith(path) else f"{path}: {failure.message}"
+    return failure.message if failure.message.startswith(f"{path}:") else f"{path}: {failure.message}"
 
 
 def table(report: Report) -> list[str]:

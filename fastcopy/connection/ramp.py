@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fastcopy.errors import FastcopyError, LoginRefused, TooManyLogins
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from fastcopy.connection.base import Connection, Connector
 
@@ -114,7 +114,7 @@ class LoginRamp:
         """See Ramp.shortfall; of use once `logins` has ended."""
         return self._ramp.shortfall
 
-    async def logins(self) -> AsyncIterator[Connection]:
+    async def logins(self) -> AsyncGenerator[Connection, None]:
         """Yield each connection as it comes up; it is the caller's from then on. To be iterated once.
 
         Raises: nothing of the server's doing (`shortfall` tells); what is no FastcopyError comes through.

@@ -68,7 +68,7 @@ def diagnose(
     """
     said = [line.strip() for line in (stderr + "\n" + log).splitlines() if not _NOISE.match(line.strip())]
     text = "\n".join(said)
-    usage = usage_error(text)
+    usage = usage_error(text) if "debug1: " not in log else None  # ssh reads all of it before it logs anything
     if usage is not None:
         return usage
     if "UNKNOWN port 65535" in text:  # the way there is a ProxyJump or ProxyCommand, and that one failed

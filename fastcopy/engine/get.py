@@ -103,8 +103,7 @@ class Get:
     def link(self, client: SftpClient, entry: Entry) -> Steps[bool]:
         yield from ()
         text = entry.link or b""
-        there = self._store.lstat(entry.target)
-        if there is not None and there.kind.value == "symlink" and self._store.readlink(entry.target) == text:
+        if self._store.readlink(entry.target) == text:
             return False
         self._store.symlink(entry.target, text, token())
         return True

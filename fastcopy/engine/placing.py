@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from fastcopy.engine.refusals import remote_error
 from fastcopy.engine.sources import expanded, find_local, find_remote
-from fastcopy.errors import FastcopyError, NothingMatched, SourceMissing, printable
+from fastcopy.errors import FastcopyError, NothingMatched, SourceMissing, UsageError, printable
+from fastcopy.model import FileKind
 from fastcopy.plan.destinations import Placement, find_collision, place
 from fastcopy.plan.names import base, clean, parent
 from fastcopy.sftp import operations
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from fastcopy.engine.sources import Failed, FoundSource
-    from fastcopy.model import FileKind
     from fastcopy.sftp.client import SftpClient
 
 
@@ -69,11 +69,7 @@ async def place_put(
         raise remote_error(exc, path, "stat") from exc
     rtt_s = time.monotonic() - asked_s
     placement = place([each.source for each in found], path, there.kind if there else None, side="remote")
-
-    async def names_in(source: FoundSource) -> list[bytes]:
-        return await asyncio.to_thread(os.listdir, source.path)
-
-    await _check_meeting(found, placement, names_in)
+    await _check_meeting(found, placement, _names_here)
     return Placed(
         pairs=tuple(zip(found, placement.targets, strict=True)),
         failed=tuple(failed),
@@ -104,11 +100,8 @@ async def place_get(client: SftpClient, sources: Sequence[bytes], destination: b
 async def place_here(found: Sequence[FoundSource], failed: Sequence[Failed], destination: bytes) -> Placed:
     """Decide where local sources go here. Targets are relative to `directory`. Raises: as `place_put`."""
     placement = place([each.source for each in found], destination, local_kind(destination), side="local")
-
-    async def names_in(source: FoundSource) -> list[bytes]:
-        return await asyncio.to_thread(os.listdir, source.path)
-
-    await _check_meeting(found, placement, names_in)
+    await asyncio.to_thread(_check_apart, found, placement.targets)
+    await _check_meeting(found, placement, _names_here)
     return beneath(found, failed, placement, None)
 
 
@@ -138,6 +131,18 @@ def local_kind(path: bytes) -> FileKind | None:
         return stat_source(path or b".", follow=True).kind
     except SourceMissing:
         return None
+
+
+def _check_apart(found: Sequence[FoundSource], targets: Sequence[bytes]) -> None:
+    """Refuse to copy a folder into itself. Raises: UsageError."""
+    for each, target in zip(found, targets, strict=True):
+        inside = os.path.realpath(target) + b"/"
+        if each.attributes.kind is FileKind.DIRECTORY and inside.startswith(os.path.realpath(each.path) + b"/"):
+            raise UsageError(f"{printable(target)} lies inside {printable(each.path)}: it would be copied into itself")
+
+
+async def _names_here(source: FoundSource) -> list[bytes]:
+    return await asyncio.to_thread(os.listdir, source.path)
 
 
 def _relative(target: bytes, directory: bytes) -> bytes:
