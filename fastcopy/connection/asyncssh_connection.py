@@ -68,6 +68,7 @@ class AsyncsshConnection:
             way="asyncssh",
             cipher=told("send_cipher"),
             compress=told("send_compression", "none") != "none",
+            login_is_typed=dialogue.has_sent_code,
             server_version=(told("server_version") or "").removeprefix("SSH-2.0-") or None,
         )
 
@@ -79,7 +80,7 @@ class AsyncsshConnection:
         """See Connection.info."""
         return self._info
 
-    async def open_sftp(self) -> Transport:
+    async def open_sftp(self) -> SessionTransport:
         """See Connection.open_sftp."""
         transport = SessionTransport(asyncio.get_running_loop(), peer=self._host, memory_bytes=self._memory_bytes)
         await self._open(transport.session, subsystem="sftp", window=self._window_bytes)

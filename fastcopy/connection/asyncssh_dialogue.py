@@ -61,6 +61,8 @@ class LoginDialogue(asyncssh.SSHClient):
         #: The key nobody knew, taken as the configuration says.
         self.accepted_key: PublicKey | None = None
         self.has_sent_password = False
+        #: Something was typed that is good for one login only.
+        self.has_sent_code = False
         self.warnings: list[str] = []
         #: Why the connection is over; None while it stands.
         self.lost: str | None = None
@@ -187,6 +189,7 @@ class LoginDialogue(asyncssh.SSHClient):
             else:
                 async with self._unhurried():
                     answer = await self._secrets.ask_once(shown, may_ask=self._may_ask)
+                self.has_sent_code |= answer is not None
             if answer is None:
                 return None
             answers.append(answer)

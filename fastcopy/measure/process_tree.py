@@ -32,17 +32,25 @@ def descendants(pid: int) -> frozenset[psutil.Process]:
 
 def usage_of_descendants(pid: int, *, apart_from: frozenset[psutil.Process] = frozenset()) -> CpuUsage:
     """CPU of all living descendants of `pid`, and of what those have reaped; `pid` itself is not counted."""
+    return sum((_usage(process) for process in _descendants(pid) if process not in apart_from), CpuUsage())
+
+
+def usage_of_tree(pid: int) -> CpuUsage:
+    """CPU of the process `pid`, of its living descendants, and of what all of these have reaped; 0 when it is gone."""
     import psutil
 
-    user_s = system_s = 0.0
-    for process in _descendants(pid):
-        if process in apart_from:
-            continue
-        with contextlib.suppress(psutil.Error):
-            spent = process.cpu_times()
-            user_s += spent.user + spent.children_user
-            system_s += spent.system + spent.children_system
-    return CpuUsage(user_s=user_s, system_s=system_s)
+    with contextlib.suppress(psutil.Error):
+        return _usage(psutil.Process(pid)) + usage_of_descendants(pid)
+    return CpuUsage()
+
+
+def _usage(process: psutil.Process) -> CpuUsage:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        spent = process.cpu_times()
+        return CpuUsage(user_s=spent.user + spent.children_user, system_s=spent.system + spent.children_system)
+    return CpuUsage()
 
 
 def pss_bytes_of_tree(pid: int) -> int:

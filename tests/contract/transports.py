@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fastcopy.transport.memory import MemoryTransport, memory_pair
 from fastcopy.transport.pipe import HAS_SPLICE, PipeTransport
+from tests.support.session_pair import session_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,4 +128,5 @@ TRANSPORTS: dict[str, Callable[[], AbstractContextManager[tuple[Transport, Peer]
     **({"pipe with splice": lambda: pipe(splice=True)} if HAS_SPLICE else {}),
     "pipe without splice": lambda: pipe(splice=False),
     "memory": memory,
+    "asyncssh session": session_pair,
 }

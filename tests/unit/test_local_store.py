@@ -25,7 +25,7 @@ from fastcopy.errors import (
 )
 from fastcopy.model import FileKind
 from fastcopy.plan.names import part_name
-from fastcopy.store.directories import KEPT_DIRECTORIES, Directories
+from fastcopy.store.directories import KEPT_DIRECTORIES, Directories, HeldDirectory
 from fastcopy.store.local import LocalStore, current_umask
 from fastcopy.store.trouble import local_error
 from tests.support.unprivileged import unprivileged_in
@@ -164,8 +164,11 @@ def test_discard_leaves_nothing(store: LocalStore, root: bytes) -> None:
     assert content(root + b"/file") == b"old"
     committed = store.create_part(b"file", TOKEN)
     committed.commit()
-    committed.discard()
-    assert os.listdir(root) == [b"file"]
+    later = store.create_part(b"file", TOKEN)
+    for ended in (part, committed):
+        ended.discard()
+    assert sorted(os.listdir(root)) == [later.name, b"file"]
+    later.discard()
 
 
 def test_discard_when_the_directory_is_gone(store: LocalStore, root: bytes) -> None:
@@ -176,6 +179,14 @@ def test_discard_when_the_directory_is_gone(store: LocalStore, root: bytes) -> N
     os.rmdir(root + b"/dir")
     part.discard()
     assert os.listdir(root) == []
+    store.make_directory(b"dir")
+    part = store.create_part(b"dir/file", TOKEN)
+    os.unlink(root + b"/dir/" + part.name)
+    os.rmdir(root + b"/dir")
+    for number in range(KEPT_DIRECTORIES):  # so that it is opened anew
+        store.make_directory(b"%d" % number)
+        store.lstat(b"%d/file" % number)
+    part.discard()
 
 
 def test_existing_file_is_replaced(store: LocalStore, root: bytes) -> None:
@@ -261,7 +272,22 @@ def test_directory_swapped_for_a_symlink_before_commit(store: LocalStore, root: 
 
 @pytest.mark.parametrize(
     "relative",
-    [b"..", b".", b"../x", b"a/../x", b"a/./x", b"/etc/x", b"a//x", b"a/", b"/", b"//x", b"nul\0", b"n" * 256, b"a/.."],
+    [
+        b"..",
+        b".",
+        b"../x",
+        b"/x",
+        b"a/../x",
+        b"a/./x",
+        b"/etc/x",
+        b"a//x",
+        b"a/",
+        b"/",
+        b"//x",
+        b"nul\0",
+        b"n" * 256,
+        b"a/..",
+    ],
 )
 def test_unsafe_names_are_refused(store: LocalStore, root: bytes, relative: bytes) -> None:
     """A path with a component that is no plain name is refused by every call before the system sees it."""
@@ -404,8 +430,11 @@ def test_depth_has_no_limit(store: LocalStore, root: bytes) -> None:
 
 def test_no_descriptor_is_left_open(root: bytes) -> None:
     """A store that wrote into many directories, with failures among them, leaves no descriptor open."""
+    os.makedirs(root + b"/a/b/c/d")
     before = open_descriptors()
     with LocalStore.open(root) as store:
+        put(store, b"a/b/c/d/file", b"")
+        assert open_descriptors() - before == 2  # the root's and the one of d
         for number in range(KEPT_DIRECTORIES + 20):
             store.make_directory(b"%d" % number)
             put(store, b"%d/file" % number, b"")
@@ -436,6 +465,20 @@ def test_directory_in_use_is_not_closed(root: bytes) -> None:
     assert open_descriptors() == before
     with pytest.raises(ValueError, match="closed"):
         directories.hold(b"1")
+
+
+def test_directory_opened_by_two_threads_at_once(root: bytes) -> None:
+    """When another thread was faster to open a directory, its descriptor is used and ours is closed."""
+    os.mkdir(root + b"/dir")
+    before = open_descriptors()
+    directories = Directories(root, os.open(root, os.O_RDONLY))
+    with directories.hold(b"dir") as first:
+        slower = HeldDirectory(directories, b"dir", os.open(root + b"/dir", os.O_RDONLY))
+        with directories._keep(slower) as second:
+            assert second == first
+            assert open_descriptors() - before == 2
+    directories.close()
+    assert open_descriptors() == before
 
 
 def test_many_threads_use_one_store(store: LocalStore, root: bytes) -> None:

@@ -112,6 +112,13 @@ def test_a_wake_during_the_pace_ends_the_next_wait(pipes: Pipes, file_fd: int, m
     assert pipes.transport.read(1) is None
 
 
+def test_a_wake_is_used_up_by_the_wait_it_ends(pipes: Pipes) -> None:
+    """One wake ends one wait; the pump does not spin after it."""
+    pipes.transport.wake()
+    pipes.transport.wait(readable=True, writable=False, timeout_s=3600)
+    assert pipes.transport._pollers[True, False].poll(0) == []
+
+
 def test_a_lost_direction_ends_no_wait_for_the_other(pipes: Pipes) -> None:
     """With the far reader gone a wait for reading only does not return at once again and again, and the reverse."""
     os.close(pipes.far_read_fd)

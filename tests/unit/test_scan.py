@@ -190,6 +190,20 @@ def test_a_fifo_is_refused_unopened(root: bytes, monkeypatch: pytest.MonkeyPatch
         open_source(root + b"/fifo")
 
 
+def test_a_fifo_put_in_place_of_a_file_is_refused(root: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Swapped in between the look and the opening, it is noticed then; nothing hangs, nothing stays open."""
+    write(root + b"/file")
+    looked = os.stat(root + b"/file")
+    os.unlink(root + b"/file")
+    os.mkfifo(root + b"/file")
+    before = descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda *_, **__: looked)
+        with pytest.raises(LocalError, match="not a regular file"):
+            open_source(root + b"/file")
+    assert descriptors() == before
+
+
 def test_missing_or_unsuitable_root_is_an_item(root: bytes) -> None:
     """A root that is not there, or is a file, gives one failed item with an empty path."""
     write(root + b"/file")
