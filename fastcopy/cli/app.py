@@ -205,7 +205,8 @@ def run(words: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:
-        console.complain(f"this should not have happened ({type(error).__name__}: {error}); -v shows where")
+        where = "; -v shows where" if name == "fastcopy copy" else ""
+        console.complain(f"this should not have happened ({type(error).__name__}: {error}){where}")
         if "-v" in words:
             from fastcopy.cli.copying import traceback_lines
 

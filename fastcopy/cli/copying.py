@@ -1,7 +1,7 @@
 """One `fastcopy copy` from its request to its exit code: run the job, show progress, print the report.
 
 Policy is elsewhere (arguments, summary, report); this file owns what goes to which stream and when.
-Invariant: stdout holds results only; with --json - it holds the JSON and nothing else.
+Invariant: stdout stays empty unless --json - asks for the report there, and then it holds nothing else.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _job(request: CopyRequest, listener: Listener) -> Coroutine[Any, Any, Report
 
 
 def _show(report: Report, request: CopyRequest, console: Console, *, told: set[str]) -> None:
-    """Print what there is to say: trouble to stderr, results to stdout unless the JSON goes there."""
+    """Say on stderr what there is to say: warnings, failures, the whole report with -v, one last line."""
     if not request.quiet:
         console.tell(f"fastcopy: warning: {text}" for text in report.warnings if text not in told)
     limit = None if request.verbose else summary.SHOWN_FAILURES
@@ -69,15 +69,10 @@ def _show(report: Report, request: CopyRequest, console: Console, *, told: set[s
         console.complain(line)
     if request.verbose and report.error is not None:
         console.tell(traceback_lines(report.error))
-    lines = []
     if request.verbose:
-        lines += summary.table(report)
+        console.tell(summary.table(report))
     if not request.quiet and (report.error is None or report.files.copied):
-        lines.append(summary.last_line(report))
-    if request.json_to == STDOUT:
-        console.tell(lines)
-    else:
-        console.result(lines)
+        console.tell([summary.last_line(report)])
 
 
 def interrupted_line(interrupted: signals.Interrupted, files_copied: int) -> str:

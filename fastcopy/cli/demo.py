@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastcopy.cli import signals, summary
 from fastcopy.cli.progress import Progress
@@ -37,7 +36,7 @@ _MARGIN_BYTES = 64 << 20
 _MEMORY_DISK = Path("/dev/shm")
 #: Bytes of random data the files are cut from: larger than any compression window.
 _PATTERN_BYTES = 16 << 20
-_COMPARED_BYTES = 1 << 20
+_COMPARED_BYTES = 8 << 20
 
 
 def demo(request: DemoRequest, console: Console) -> int:
@@ -66,13 +65,12 @@ async def _demo(request: DemoRequest, place: Path, console: Console) -> int:
         console.result([f"Making {request.files} files of {size} in {directory}, for a server on this machine."])
         await _make(source, request)
         async with DemoProcess(far) as server:
-            sent = _remote(server, "/dumps")
             steps = (
-                ("up", [Location(path=os.fsencode(source))], sent, far / "dumps"),
-                ("down", [sent], Location(path=os.fsencode(back)), back / "dumps"),
+                ("up", _local(source), _remote(server, "/"), far / source.name),
+                ("down", _remote(server, f"/{source.name}"), _local(back), back / source.name),
             )
-            for word, sources, destination, arrived in steps:
-                report = await _copy(server, sources, destination, console)
+            for word, origin, destination, arrived in steps:
+                report = await _copy(server, origin, destination, console)
                 console.result([f"{word}:", *(f"  {line}" for line in summary.table(report))])
                 for line in summary.failure_lines(report.failures):
                     console.complain(line)
@@ -86,7 +84,7 @@ async def _demo(request: DemoRequest, place: Path, console: Console) -> int:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _copy(server: DemoProcess, sources: list[Location], destination: Location, console: Console) -> Report:
+async def _copy(server: DemoProcess, source: Location, destination: Location, console: Console) -> Report:
     """Run one job and add what the server spent on it."""
     from fastcopy.job import run_copy
     from fastcopy.measure.process_tree import usage_of_tree
@@ -95,9 +93,13 @@ async def _copy(server: DemoProcess, sources: list[Location], destination: Locat
     before = usage_of_tree(server.pid)
     progress = Progress(console, sys.stderr)
     with contextlib.closing(progress):
-        report = await run_copy(sources, destination, CopyOptions(ssh=server.ssh_options()), progress)
+        report = await run_copy([source], destination, CopyOptions(ssh=server.ssh_options()), progress)
     spent = usage_of_tree(server.pid) - before
     return dataclasses.replace(report, command="demo", cpu_remote=SideCpu(usage=spent, source="psutil"))
+
+
+def _local(path: Path) -> Location:
+    return Location(path=os.fsencode(path))
 
 
 def _remote(server: DemoProcess, path: str) -> Location:
@@ -137,29 +139,32 @@ def _free_memory_bytes() -> int:
 
 async def _make(directory: Path, request: DemoRequest) -> None:
     """Write the files, no two alike, in pieces small enough that a signal need not wait."""
-    pattern = await asyncio.to_thread(os.urandom, min(_PATTERN_BYTES, max(1, request.file_bytes)))
+    pattern = memoryview(await asyncio.to_thread(os.urandom, min(_PATTERN_BYTES, max(1, request.file_bytes))))
     for number in range(request.files):
-        with open(directory / f"export_{number + 1:02d}.dmp", "wb", buffering=0) as file:
+        with await _open(directory / f"export_{number + 1:02d}.dmp", "wb") as file:
             left, start = request.file_bytes, number * 104_729 % len(pattern)
             while left:
-                left -= await asyncio.to_thread(file.write, memoryview(pattern)[start : start + left])
+                left -= await asyncio.to_thread(file.write, pattern[start : start + left])
                 start = 0
 
 
 async def _compare(source: Path, arrived: Path) -> None:
     """Compare two directories byte for byte. Raises: IntegrityError."""
-    names = [sorted(os.listdir(directory)) for directory in (source, arrived)]
-    if names[0] != names[1]:
+    names = sorted(os.listdir(source))
+    if names != sorted(os.listdir(arrived)):
         raise IntegrityError("other names", path=os.fsencode(arrived))
-    for name in names[0]:
-        if not await asyncio.to_thread(_equal, source / name, arrived / name):
+    for name in names:
+        if not await _are_equal(source / name, arrived / name):
             raise IntegrityError("other content", path=os.fsencode(arrived / name))
 
 
-def _equal(one: Path, other: Path) -> bool:
-    with open(one, "rb") as first, open(other, "rb") as second:
-        for _ in itertools.count():
-            a, b = first.read(_COMPARED_BYTES), second.read(_COMPARED_BYTES)
+async def _are_equal(one: Path, other: Path) -> bool:
+    with await _open(one, "rb") as first, await _open(other, "rb") as second:
+        while True:
+            a, b = [await asyncio.to_thread(file.read, _COMPARED_BYTES) for file in (first, second)]
             if a != b or not a:
-                return a == b
-    raise AssertionError("unreachable")
+                return bool(a == b)
+
+
+async def _open(path: Path, mode: str) -> Any:
+    return await asyncio.to_thread(open, path, mode, 0)

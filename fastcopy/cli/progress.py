@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fastcopy.cli.console import Console
     from fastcopy.events import Event
 
-#: Seconds a copy must last before a bar is worth drawing.
-_FIRST_DRAWN_AFTER_S = 0.3
 #: tqdm fills the braces; SIZES and WORDS are ours.
 _BAR = "{percentage:3.0f}%|{bar}| SIZES, {rate_fmt}, {remaining} left, WORDS"
 _BAR_WHILE_LISTING = "SIZES found so far, {rate_fmt}, WORDS"
@@ -142,8 +140,7 @@ class Progress:
     def _draw(self) -> None:
         if self._bar is None:
             # Not while logging in: ssh may be asking for a password on this terminal.
-            early = time.monotonic() - self._began_s < _FIRST_DRAWN_AFTER_S
-            if early or self.tally.bytes_moved <= 0 or not self._tqdm_ready.is_set():
+            if self.tally.bytes_moved <= 0 or not self._tqdm_ready.is_set():
                 return
             self._bar = self._make_bar()
         bar, tally = self._bar, self.tally

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastcopy.connection.asyncssh_command import CommandSession
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import asyncssh
 
+    from fastcopy.connection.asyncssh_dial import Dialler
     from fastcopy.connection.asyncssh_dialogue import LoginDialogue
     from fastcopy.errors import FastcopyError
     from fastcopy.transport.base import Transport
@@ -33,12 +35,20 @@ _LAST_WORDS_S = 1.0
 _TEXT_END_S = 0.3
 
 
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One login on the way to the host, or the last one on it, and what carries it."""
+
+    connection: asyncssh.SSHClientConnection
+    dialler: Dialler
+
+
 class AsyncsshConnection:
     """One login made by AsyncsshConnector."""
 
     def __init__(
         self,
-        chain: Sequence[asyncssh.SSHClientConnection],
+        chain: Sequence[Leg],
         *,
         dialogue: LoginDialogue,
         host: str,
@@ -54,7 +64,7 @@ class AsyncsshConnection:
             memory_bytes: what may wait in this process per channel and direction.
         """
         self._chain = chain
-        self._connection = chain[-1]
+        self._connection = chain[-1].connection
         self._dialogue = dialogue
         self._host = host
         self._timeout_s = timeout_s
@@ -156,19 +166,20 @@ def _discard(opening: asyncio.Task[Any]) -> None:
         channel.abort()
 
 
-async def close_chain(chain: Sequence[asyncssh.SSHClientConnection]) -> None:
+async def close_chain(chain: Sequence[Leg]) -> None:
     """End logins, the farthest first, politely and then at once. Cancellation: at once."""
     try:
         async with asyncio.timeout(_GOODBYE_S):
-            for connection in reversed(chain):
-                connection.close()
-                await connection.wait_closed()
+            for leg in reversed(chain):
+                leg.connection.close()
+                await leg.connection.wait_closed()
     except TimeoutError:
         pass
     finally:
-        for connection in reversed(chain):
-            connection.abort()
+        for leg in reversed(chain):
+            leg.connection.abort()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_GOODBYE_S):
-            for connection in chain:
-                await connection.wait_closed()
+            for leg in reversed(chain):
+                await leg.connection.wait_closed()
+                await leg.dialler.end()

@@ -1,4 +1,4 @@
-"""The byte stream below an asyncssh login (TCP, or a jump host's channel): small writes joined, large reads cut.
+"""The byte stream below an asyncssh login (TCP, a jump host, a program): small writes joined, large reads cut.
 
 Owns how bytes pass between asyncssh and what carries them. Must not know about options, keys or SFTP.
 asyncssh writes each SSH packet, and an IGNORE packet before it, by a call of its own, and copies all it has not parsed
@@ -9,9 +9,12 @@ Invariant: bytes leave in the order they were written, at the latest when the lo
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import asyncssh
+
+from fastcopy.connection.asyncssh_errors import quoted
+from fastcopy.connection.asyncssh_proxy import ProxyProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +117,7 @@ class Dialler:
         family: int = 0,
         bind_address: str | None = None,
         through: asyncssh.SSHClientConnection | None = None,
+        proxy_command: str | None = None,
     ) -> None:
         """Reach nobody yet.
 
@@ -121,10 +125,13 @@ class Dialler:
             family: socket.AF_INET or AF_INET6 to allow only that one.
             bind_address: which of our own addresses to come from.
             through: a login on a jump host to go through.
+            proxy_command: a program to go through.
         """
         self._family = family
         self._local_address = (bind_address, 0) if bind_address else None
         self._through = through
+        self._proxy_command = proxy_command
+        self._proxy: ProxyProcess | None = None
         #: The first bytes the peer sent, before any of it was understood.
         self.greeting = b""
 
@@ -134,23 +141,32 @@ class Dialler:
         """Connect to `host` and put an asyncssh connection on it. Cancellation: leaves no socket and no channel."""
         loop = asyncio.get_running_loop()
         connection = factory()
-        if self._through is not None:
-            await self._through.create_connection(
-                lambda: _Wire(self, connection, loop),  # type: ignore[arg-type,return-value] # has what is called
+        wire = _Wire(self, connection, loop)
+        if self._proxy_command is not None:
+            self._proxy = ProxyProcess(self._proxy_command)
+            await loop.create_connection(lambda: wire, sock=self._proxy.socket)
+        elif self._through is not None:
+            await self._through.create_connection(lambda: cast("Any", wire), host, port, window=_JUMP_WINDOW_BYTES)
+        else:
+            await loop.create_connection(
+                lambda: wire,
                 host,
                 port,
-                window=_JUMP_WINDOW_BYTES,
+                family=self._family,
+                local_addr=self._local_address,
+                happy_eyeballs_delay=_NEXT_ADDRESS_S,
             )
-            return None, connection
-        await loop.create_connection(
-            lambda: _Wire(self, connection, loop),
-            host,
-            port,
-            family=self._family,
-            local_addr=self._local_address,
-            happy_eyeballs_delay=_NEXT_ADDRESS_S,
-        )
         return None, connection
+
+    @property
+    def said(self) -> str:
+        """What the proxy program said on stderr."""
+        return quoted(self._proxy.said()) if self._proxy is not None else ""
+
+    async def end(self) -> None:
+        """End the proxy program, once the connection is closed. Idempotent."""
+        if self._proxy is not None:
+            await self._proxy.end()
 
     def close(self) -> None:
         """Nothing: each connection closes its own carrier."""

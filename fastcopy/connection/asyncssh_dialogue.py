@@ -67,6 +67,7 @@ class LoginDialogue(asyncssh.SSHClient):
         #: Why the connection is over; None while it stands.
         self.lost: str | None = None
         self._connection: asyncssh.SSHClientConnection | None = None
+        self._methods: tuple[str, ...] = ()
 
     # --- the host ---
 
@@ -119,6 +120,7 @@ class LoginDialogue(asyncssh.SSHClient):
         self._keys = list(keys)
 
     async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
+        self._note_offers()
         if self._keys:
             return self._keys.pop(0)
         while self._identities.opaque:
@@ -141,11 +143,12 @@ class LoginDialogue(asyncssh.SSHClient):
             if typed is None:
                 return None
             if path not in self._secrets.keys:
-                key = await asyncio.get_running_loop().run_in_executor(None, unlocked_with, path, typed)
-                if key is None:
+                try:
+                    key = await asyncio.get_running_loop().run_in_executor(None, unlocked_with, path, typed)
+                except (OSError, ValueError) as exc:
                     self._secrets.refuse(name)
                     self._secrets.locked.add(path)
-                    self.warnings.append(f"the passphrase for {printable(path)} is wrong")
+                    self.warnings.append(f"{printable(path)} cannot be unlocked with that: {printable(str(exc))}")
                     return None
                 self._secrets.keys[path] = key
             return typed
@@ -155,6 +158,7 @@ class LoginDialogue(asyncssh.SSHClient):
     # --- passwords ---
 
     async def password_auth_requested(self) -> str | None:
+        self._note_offers()
         return await self._password(f"{self._settings.user}@{self._settings.host}'s password: ")
 
     async def _password(self, prompt: str) -> str | None:
@@ -173,6 +177,7 @@ class LoginDialogue(asyncssh.SSHClient):
         self._secrets.refuse(self._password_name)
 
     def kbdint_auth_requested(self) -> str | None:
+        self._note_offers()
         if self._has_tried_prompts or self._is_host_in_doubt:
             return None
         self._has_tried_prompts = True
@@ -203,13 +208,16 @@ class LoginDialogue(asyncssh.SSHClient):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = printable(str(exc)) if exc is not None else "the connection was closed"
 
+    def _note_offers(self) -> None:
+        """Keep the methods the server takes; asyncssh forgets those it has tried."""
+        if not self._methods and self._connection is not None:
+            self._methods = tuple(self._connection.get_server_auth_methods())
+
     @property
     def offers(self) -> str:
-        """What the server would let us log in with, for an error message."""
-        methods = self._connection.get_server_auth_methods() if self._connection is not None else []
-        troubles = [*self.warnings, *self._identities.warnings]
-        accepts = [f"it accepts {', '.join(methods)}"] if methods and methods != ["none"] else []
-        return "; ".join([*accepts, *troubles])
+        """What the server would let us log in with, and what is wrong with our keys, for an error message."""
+        accepts = [f"it accepts {', '.join(self._methods)}"] if self._methods else []
+        return "; ".join([*accepts, *self.warnings, *self._identities.warnings])
 
     def end(self) -> None:
         """Stop waiting for whoever types: the login is over, one way or the other."""

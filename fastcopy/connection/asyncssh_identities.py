@@ -58,7 +58,10 @@ class Identities:
         try:
             data = Path(path).read_bytes()
         except OSError as exc:
-            if self._settings.identities_named:
+            public = _public_half(path, b"")  # the private half may be in an agent
+            if public is not None:
+                self.public_keys.append(public)
+            elif self._settings.identities_named:
                 self.warnings.append(f"the identity file {printable(path)} cannot be read: {exc.strerror}")
             return []
         public = _public_half(path, data)
@@ -102,19 +105,16 @@ def _unlocked(data: bytes) -> asyncssh.SSHKey | None:
         raise
 
 
-def unlocked_with(path: str, passphrase: str) -> asyncssh.SSHKey | None:
-    """Return the private key in the file `path`; None when `passphrase` is wrong. Slow by design: not on the loop."""
-    try:
-        return asyncssh.import_private_key(Path(path).read_bytes(), passphrase)
-    except (OSError, ValueError):
-        return None
+def unlocked_with(path: str, passphrase: str) -> asyncssh.SSHKey:
+    """Return the private key in the file `path`. Slow by design: not on the loop. Raises: OSError, ValueError."""
+    return asyncssh.import_private_key(Path(path).read_bytes(), passphrase)
 
 
 def _public_half(path: str, data: bytes) -> asyncssh.SSHKey | None:
     """Find the public half of a private key: beside it, or in the part of OpenSSH's format that is never encrypted."""
     with contextlib.suppress(OSError, ValueError):
         return asyncssh.read_public_key(f"{path}.pub")
-    with contextlib.suppress(ValueError, struct.error):
+    with contextlib.suppress(ValueError, IndexError, struct.error):
         lines = data.split(b"-----BEGIN OPENSSH PRIVATE KEY-----", 1)[1].split(b"-----END", 1)[0]
         return _public_in_container(base64.b64decode(lines))
     return None

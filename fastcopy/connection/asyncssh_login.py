@@ -17,7 +17,7 @@ import asyncssh
 
 from fastcopy.config import AddressFamily, SshOptions
 from fastcopy.connection import asyncssh_algorithms as algorithms
-from fastcopy.connection.asyncssh_connection import AsyncsshConnection, close_chain
+from fastcopy.connection.asyncssh_connection import AsyncsshConnection, Leg, close_chain
 from fastcopy.connection.asyncssh_dial import Dialler
 from fastcopy.connection.asyncssh_dialogue import LoginDialogue
 from fastcopy.connection.asyncssh_errors import login_error
@@ -116,7 +116,8 @@ class AsyncsshConnector:
     def _find_hops(self) -> tuple[_Hop, ...]:
         """Read the configuration. Runs off the loop: it reads files."""
         for path in self._options.identities:
-            if "%" not in path and not os.path.exists(os.path.expanduser(path)):
+            expanded = os.path.expanduser(path)
+            if "%" not in path and not os.path.exists(expanded) and not os.path.exists(f"{expanded}.pub"):
                 raise InvalidValue(f"there is no key file {path}", option="--identity")
         if self._options.reuse_master:
             raise InvalidValue("is about the system's ssh; leave out --ssh asyncssh", option="--reuse-master")
@@ -160,11 +161,11 @@ class AsyncsshConnector:
     # --- each login ---
 
     async def _log_in(self, interactive: bool) -> AsyncsshConnection:
-        chain: list[asyncssh.SSHClientConnection] = []
+        chain: list[Leg] = []
         try:
             for hop in self._hops:
-                connection, dialogue = await self._reach(hop, chain[-1] if chain else None, interactive)
-                chain.append(connection)
+                leg, dialogue = await self._reach(hop, chain[-1].connection if chain else None, interactive)
+                chain.append(leg)
         except BaseException:
             await close_chain(chain)
             raise
@@ -179,10 +180,15 @@ class AsyncsshConnector:
 
     async def _reach(
         self, hop: _Hop, through: asyncssh.SSHClientConnection | None, interactive: bool
-    ) -> tuple[asyncssh.SSHClientConnection, LoginDialogue]:
+    ) -> tuple[Leg, LoginDialogue]:
         settings = hop.settings
         identities = Identities(settings, self._secrets)
-        dialler = Dialler(family=_FAMILIES[settings.family], bind_address=settings.bind_address, through=through)
+        dialler = Dialler(
+            family=_FAMILIES[settings.family],
+            bind_address=settings.bind_address,
+            through=through,
+            proxy_command=settings.proxy_command,
+        )
         dialogue: LoginDialogue | None = None
         try:
             async with asyncio.timeout(settings.connect_timeout_s) as deadline:
@@ -190,15 +196,18 @@ class AsyncsshConnector:
                     settings, hop.known_hosts, identities, self._secrets, may_ask=interactive, deadline=deadline
                 )
                 connection = await self._authenticate(hop, dialogue, identities, dialler)
-        except Exception as exc:
-            raise self._failure(exc, hop, dialogue, dialler.greeting) from exc
+        except BaseException as exc:
+            await dialler.end()
+            if isinstance(exc, Exception):
+                raise self._failure(exc, hop, dialogue, dialler) from exc
+            raise
         finally:
             if dialogue is not None:
                 dialogue.end()
                 self._warn(*dialogue.warnings, *identities.warnings)
         if dialogue.accepted_key is not None:
             await self._remember(hop, dialogue.accepted_key)
-        return connection, dialogue
+        return Leg(connection, dialler), dialogue
 
     async def _authenticate(
         self, hop: _Hop, dialogue: LoginDialogue, identities: Identities, dialler: Dialler
@@ -210,9 +219,9 @@ class AsyncsshConnector:
             dialogue.offer([*from_agent, *(pair for pair in pairs if pair.public_data not in in_agent)])
             return await asyncssh.connect(settings.hostname, settings.port, **_arguments(hop, dialogue, dialler))
 
-    def _failure(self, exc: Exception, hop: _Hop, dialogue: LoginDialogue | None, greeting: bytes) -> Exception:
+    def _failure(self, exc: Exception, hop: _Hop, dialogue: LoginDialogue | None, dialler: Dialler) -> Exception:
         if dialogue is None:
-            return login_error(exc, host=hop.shown_host, greeting=greeting)
+            return login_error(exc, host=hop.shown_host, greeting=dialler.greeting)
         if dialogue.refusal is not None:
             if dialogue.unknown_key is not None and isinstance(dialogue.refusal, HostKeyUnknown):
                 return _UnknownKey(hop, dialogue.unknown_key, dialogue.refusal)
@@ -221,7 +230,9 @@ class AsyncsshConnector:
             dialogue.refuse_password()
         if isinstance(exc, TimeoutError):
             exc = TimeoutError(f"no login within {hop.settings.connect_timeout_s:g} s")
-        return login_error(exc, host=hop.shown_host, greeting=greeting, offers=dialogue.offers)
+        if dialler.said and not dialler.greeting:
+            return ConnectError(f"its ProxyCommand says: {dialler.said}", host=hop.shown_host)
+        return login_error(exc, host=hop.shown_host, greeting=dialler.greeting, offers=dialogue.offers)
 
     async def _remember(self, hop: _Hop, key: PublicKey) -> None:
         await asyncio.to_thread(hop.known_hosts.remember, key)
@@ -244,12 +255,10 @@ class _UnknownKey(ConnectError):
 def _arguments(hop: _Hop, dialogue: LoginDialogue, dialler: Dialler) -> dict[str, Any]:
     """Return asyncssh.connect's arguments: everything is said, so that it reads no configuration of its own."""
     settings = hop.settings
-    by_command = settings.proxy_command is not None
-    shell = os.environ.get("SHELL") or "/bin/sh"
     return {
         "config": None,
-        "tunnel": None if by_command else dialler,
-        "proxy_command": [shell, "-c", f"exec {settings.proxy_command}"] if by_command else None,
+        "tunnel": dialler,
+        "proxy_command": None,
         "username": settings.user,
         "client_factory": lambda: dialogue,
         "known_hosts": ([], [], []),  # the dialogue judges every key

@@ -89,6 +89,7 @@ def diagnose(
 
 def usage_error(complaint: str) -> UsageError | None:
     """Turn what ssh says of its command line or ssh_config into an error; None when it complains of neither."""
+    complaint = "\n".join(complaint.splitlines())  # ssh ends its lines with CR LF
     for pattern, option in _USAGE:
         found = re.search(pattern, complaint, re.MULTILINE)
         if found is not None:

@@ -34,9 +34,9 @@ def chunk_at(start: int, size: int, chunk: int) -> Range:
     return Range(start, size if size - stop < _MIB else stop)
 
 
-def chunk_count(start: int, size: int, chunk: int) -> int:
-    """Return how many chunks [start, size) makes."""
-    whole, rest = divmod(size - start, chunk)
+def chunk_count(size: int, chunk: int) -> int:
+    """Return how many chunks of `chunk` bytes a file of `size` bytes makes."""
+    whole, rest = divmod(size, chunk)
     return whole + 1 if rest >= _MIB or (rest and not whole) else whole
 
 

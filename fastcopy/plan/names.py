@@ -68,24 +68,11 @@ def part_name(name: bytes, token: bytes) -> bytes:
 def _cut(name: bytes, room: int) -> bytes:
     if len(name) <= room:
         return name
-    for start in range(room - 1, room - 4, -1):
-        length = _utf8_length(name[start])
-        if length:  # the lead byte nearest to the cut: does its character reach across?
-            return name[:start] if start + length > room and _is_utf8(name[start : start + length]) else name[:room]
-    return name[:room]
-
-
-def _utf8_length(lead: int) -> int:
-    """Return how many bytes the character beginning with `lead` has; 0 for a byte that cannot begin one of several."""
-    return 2 if 0xC2 <= lead <= 0xDF else 3 if 0xE0 <= lead <= 0xEF else 4 if 0xF0 <= lead <= 0xF4 else 0
-
-
-def _is_utf8(text: bytes) -> bool:
     try:
-        text.decode("utf-8")
+        name.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
+        return name[:room]
+    return name[:room].decode("utf-8", "ignore").encode("utf-8")  # leaves out the character the cut went through
 
 
 def is_part_name(name: bytes) -> bool:

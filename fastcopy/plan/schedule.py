@@ -122,7 +122,7 @@ class Schedule:
         cursor = _Cursor(entry, chunk_bytes(entry.size, self._channels), self._added)
         self._added += 1
         heapq.heappush(self._large, cursor)
-        count = chunk_count(0, entry.size, cursor.chunk)
+        count = chunk_count(entry.size, cursor.chunk)
         self._pieces += count
         if count > 1:
             self._parts[entry.target] = 1

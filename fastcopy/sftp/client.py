@@ -19,7 +19,7 @@ from fastcopy.sftp import packets
 from fastcopy.sftp.multiplexer import Multiplexer
 from fastcopy.sftp.operation import Conversation, StatusError, Steps
 from fastcopy.sftp.packets import Extended, Limits
-from fastcopy.sftp.pump import Pump
+from fastcopy.sftp.pump import Pump, loss
 from fastcopy.sftp.streams import RequestSize
 
 if TYPE_CHECKING:
@@ -67,9 +67,12 @@ class SftpClient:
             transport,
             self._multiplexer,
             timeout_s=timeout_s,
+            greet=self._greet,
             on_finished=self._collect,
             on_end=self._end,
         )
+        self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._refusal: HandshakeFailed | None = None
         self._waiters: dict[int, tuple[Conversation[Any], asyncio.Future[Any]]] = {}
         self._lock = threading.Lock()  # guards _done, which both threads touch
         self._done: list[Conversation[Any]] = []
@@ -93,13 +96,9 @@ class SftpClient:
         Cancellation: closes the transport.
         """
         client = cls(transport, host=host, queue_depth=queue_depth, timeout_s=timeout_s)
-        try:
-            await asyncio.to_thread(client._handshake)
-        except BaseException:
-            transport.close()
-            raise
         client._pump.start()
         try:
+            await client._greeted
             await client._learn_limits(request_bytes)
         except BaseException:
             await client.close()
@@ -134,7 +133,7 @@ class SftpClient:
         future: asyncio.Future[T] = self._loop.create_future()
         if self.ended.is_set():
             steps.close()
-            future.set_exception(self.lost or ChannelLost("it was closed", host=self.host))
+            future.set_exception(loss(self.lost, self.host))
             return future
         self._waiters[id(operation)] = (operation, future)
         self._pump.submit(operation)
@@ -157,6 +156,14 @@ class SftpClient:
 
     # --- the pump's thread ---
 
+    def _greet(self) -> None:
+        try:
+            self._handshake()
+        except HandshakeFailed as exc:
+            self._refusal = exc
+            raise exc.reason from None
+        self._call_loop(self._greeted_now)
+
     def _handshake(self) -> None:
         """Send INIT and read VERSION, exactly: what follows belongs to the multiplexer."""
         transport, received = self._transport, b""
@@ -169,11 +176,13 @@ class SftpClient:
                 need = 4 + (int.from_bytes(received[:4], "big") if len(received) >= 4 else 0) - len(received)
                 data = transport.read(need)
             except ChannelLost as exc:
-                raise HandshakeFailed(exc, received) from exc
+                raise HandshakeFailed(exc, received + (transport.read(1024) or b"")) from exc  # its last words
             if data == b"":
                 reason = ChannelLost(transport.diagnosis() or "the server closed it", host=self.host)
                 raise HandshakeFailed(reason, received)
             if data is None:
+                if self._pump.stopping:
+                    raise HandshakeFailed(loss(None, self.host), received)
                 if time.monotonic() > deadline_s:
                     raise HandshakeFailed(NoProgress(host=self.host, timeout_s=f"{self._timeout_s:g}"), received)
                 transport.wait(readable=True, writable=bool(to_send), timeout_s=0.5)
@@ -206,8 +215,14 @@ class SftpClient:
 
     # --- the loop's thread ---
 
+    def _greeted_now(self) -> None:
+        if not self._greeted.done():
+            self._greeted.set_result(None)
+
     def _ended_now(self) -> None:
         self.ended.set()
+        if not self._greeted.done():
+            self._greeted.set_exception(self._refusal or loss(self.lost, self.host))
         self._settle()
 
     def _settle(self) -> None:
@@ -224,7 +239,7 @@ class SftpClient:
         if self.ended.is_set():
             for _, future in self._waiters.values():
                 if not future.done():
-                    future.set_exception(self.lost or ChannelLost("it was closed", host=self.host))
+                    future.set_exception(loss(self.lost, self.host))
             self._waiters.clear()
 
     async def _learn_limits(self, request_bytes: int | None) -> None:

@@ -52,6 +52,7 @@ class Multiplexer:
         self._streaming: deque[Conversation[Any]] = deque()  # payload to send, first in first out
         self._active = 0
         self._sinks = 0  # outstanding requests whose reply goes into a file
+        self._sending: int | None = None  # the request whose payload is on its way
         self._next_id = 0
         self._buffer = b""
         self._landing_for: tuple[Conversation[Any], Request, int] | None = None
@@ -83,21 +84,33 @@ class Multiplexer:
         while True:
             while not self._asking and self._waiting and self._active < self.active_limit:
                 self._begin(self._waiting.popleft())
-            queue = self._asking or self._streaming
-            if not queue:
+            request: Request | None
+            if self._asking:
+                operation = self._asking[0]
+                request = operation.unsent.pop()
+                if not operation.unsent:
+                    self._asking.popleft()
+            elif self._streaming:
+                operation = self._streaming[0]
+                request = operation.next_request()
+                if not operation.has_requests:
+                    self._streaming.popleft()
+                if request is None:  # spoilt meanwhile
+                    continue
+            else:
                 return None
-            operation = queue[0]
-            request = operation.next_request()
-            if not operation.has_requests:
-                queue.popleft()
-            if request is None:  # spoilt meanwhile
-                continue
             request_id = self._next_id
             self._next_id = (request_id + 1) & 0xFFFFFFFF
             self._pending[request_id] = (operation, request)
             if request.sink is not None:
                 self._sinks += 1
+            if request.payload is not None:
+                self._sending = request_id
             return packets.header(request, request_id), request.payload, operation
+
+    def payload_sent(self) -> None:
+        """Note that the file bytes of the last packet are all on the wire: only now it can be answered."""
+        self._sending = None
 
     def _begin(self, operation: Conversation[Any]) -> None:
         self._active += 1
@@ -148,7 +161,7 @@ class Multiplexer:
                 self._buffer = b""
                 self._land(data, position)
                 return
-            if not 5 <= length <= self._longest(request_id):
+            if length < 5 or (length > packets.MAX_PACKET_BYTES and length > self._longest(request_id)):
                 raise ProtocolError(f"a packet of {length} bytes")
             stop = position + 4 + length
             if stop > end:
@@ -191,51 +204,56 @@ class Multiplexer:
         if pending is None or pending[1].kind != packets.READ:
             return packets.MAX_PACKET_BYTES
         asked = int.from_bytes(pending[1].body[-4:], "big")
-        return max(packets.MAX_PACKET_BYTES, asked + DATA_HEADER_BYTES)
+        return asked + DATA_HEADER_BYTES
 
     def _land(self, data: bytes, position: int) -> None:
         length, _kind, request_id, count = _DATA_HEADER.unpack_from(data, position)
         if length != count + 9:
             raise ProtocolError(f"a DATA packet of {length} bytes says it holds {count}")
-        operation, request = self._pending.pop(request_id)
-        self._sinks -= 1
+        operation, request = self._pending[request_id]
         sink = request.sink
         assert sink is not None
         if count > sink.length:
             raise UnsafePeer(f"sent {count} bytes where {sink.length} were asked for", host=self.host)
+        del self._pending[request_id]
+        self._sinks -= 1
         self._landing_for = (operation, request, count)
         self.landing = FileSlice(sink.fd, sink.offset, count)
         if count == 0:
             self._end_landing(0)
 
     def _answer(self, request_id: int, kind: int, body: bytes) -> None:
-        pending = self._pending.pop(request_id, None)
-        if pending is None:
+        pending = self._pending.get(request_id)
+        if pending is None or request_id == self._sending:
             raise ProtocolError(f"an answer to request {request_id}, which was never asked or is answered already")
         operation, request = pending
-        if request.sink is not None:
-            self._sinks -= 1
         reply = packets.decode(kind, body)
         if type(reply) is packets.Status:
             if reply.code == packets.OK:
                 self.moved_bytes += request.content_bytes
-        elif type(reply) is packets.Data:
+        elif type(reply) is packets.Data and request.kind == packets.READ:
             if reply.length > int.from_bytes(request.body[-4:], "big"):
                 raise UnsafePeer(f"sent {reply.length} bytes, more than were asked for", host=self.host)
             self.moved_bytes += reply.length
+        del self._pending[request_id]  # not before it is known to be good: `fail` must find its operation
+        if request.sink is not None:
+            self._sinks -= 1
         self._deliver(operation, request, reply)
 
     def _deliver(self, operation: Conversation[Any], request: Request, reply: packets.Reply) -> None:
-        was_streaming = operation.streaming
-        operation.deliver(request, reply)
-        if was_streaming and not operation.streaming:
-            self._leave_streaming(operation)
-            self._file_away(operation)
-        elif operation.streaming:
-            if operation.has_requests and operation not in self._streaming:  # a short or refused one to ask again
+        if operation.streaming:
+            operation.deliver(request, reply)
+            if not operation.streaming:
+                self._leave_streaming(operation)
+                self._file_away(operation)
+            elif operation.has_requests and operation not in self._streaming:  # a short or refused one to ask again
                 self._streaming.append(operation)
-        elif operation.finished or operation.has_requests:
-            self._file_away(operation)
+        elif operation.unsent:  # the rest of its burst: it stands in the queue as it is
+            operation.deliver(request, reply)
+        else:
+            operation.deliver(request, reply)
+            if operation.unsent or operation.finished or operation.streaming:
+                self._file_away(operation)
 
     def _leave_streaming(self, operation: Conversation[Any]) -> None:
         if operation in self._streaming:
@@ -255,4 +273,5 @@ class Multiplexer:
         for operation in everyone.values():
             if not operation.finished:
                 operation.fail(error)
-            self.finished.append(operation)
+                self.finished.append(operation)
+        error.__traceback__ = None  # it holds the frames of every conversation it went through

@@ -6,7 +6,7 @@
 
 A step yields one Request (answered with its reply), a list of requests (a burst sent at once, answered with the list
 of their replies) or an Operation (a stream such as WriteRange, answered with its result). A status other than OK is
-raised inside the generator as StatusError. Sans-I/O: the channel (channel.py) carries the packets, so that thousands
+raised inside the generator as StatusError. Sans-I/O: multiplexer.py carries the packets, so that thousands
 of operations overlap on one channel. Invariant: a generator is resumed only when nothing it asked is outstanding.
 """
 
@@ -20,6 +20,10 @@ from fastcopy.sftp import packets
 from fastcopy.sftp.packets import Reply, Request, Status
 
 T = TypeVar("T")
+
+#: How often one conversation may ask again while it is told that its channel is gone. Source: our choice; each nested
+#: `finally` or `except` that asks for something counts one.
+_CLEAN_UPS_ALLOWED = 64
 
 
 class StatusError(Exception):
@@ -81,24 +85,27 @@ class Conversation(Generic[T]):
 
     __slots__ = (
         "_asked",
+        "_missing",
         "_raises",
         "_replies",
         "_steps",
         "_stream",
-        "_unsent",
         "error",
         "finished",
         "result",
         "streaming",
+        "unsent",
     )
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
         self._asked: list[Request] | None = None  # the requests of a burst, to put replies in order
-        self._raises = True
         self._replies: list[Reply | None] = []
-        self._unsent: list[Request] = []  # reversed: taken from the end
+        self._missing = 0  # how many of them are None
+        self._raises = True
         self._stream: Operation | None = None
+        #: Requests of its own to be sent now, the next one last. The channel takes them from here: it is the hot path.
+        self.unsent: list[Request] = []
         self.streaming = False
         self.finished = False
         self.result: T | None = None
@@ -110,12 +117,12 @@ class Conversation(Generic[T]):
 
     @property
     def has_requests(self) -> bool:
-        return self._stream.has_requests if self._stream is not None else bool(self._unsent)
+        return self._stream.has_requests if self._stream is not None else bool(self.unsent)
 
     def next_request(self) -> Request | None:
         if self._stream is not None:
             return self._stream.next_request()
-        return self._unsent.pop() if self._unsent else None
+        return self.unsent.pop() if self.unsent else None
 
     def deliver(self, request: Request, reply: Reply) -> None:
         stream = self._stream
@@ -141,26 +148,27 @@ class Conversation(Generic[T]):
     def fail(self, error: BaseException) -> None:
         if self._stream is not None:
             self._stream.fail(error)
-        self._stream, self._unsent = None, []
-        try:
-            self._steps.throw(error)
-        except StopIteration as stop:
-            self._finish(result=stop.value)
-        except BaseException as exc:
-            self._finish(error=exc)
-        else:
-            self._steps.close()  # it asked again on a dead channel
-            self._finish(error=error)
+        self._stream = None
+        for _ in range(_CLEAN_UPS_ALLOWED):  # clean-up that asks the dead channel is told the same again
+            try:
+                self._steps.throw(error)
+            except StopIteration as stop:
+                self._finish(result=stop.value)
+                return
+            except BaseException as exc:
+                self._finish(error=exc)
+                return
+        self._finish(error=error)
 
     def _collect(self, request: Request, reply: Reply) -> None:
-        asked = self._asked or []
-        for index, candidate in enumerate(asked):
-            if candidate is request:
-                self._replies[index] = reply
+        replies = self._replies
+        for index, candidate in enumerate(self._asked or ()):
+            if candidate is request and replies[index] is None:
+                replies[index] = reply
                 break
-        if None in self._replies:
+        self._missing -= 1
+        if self._missing:
             return
-        replies, self._replies = self._replies, []
         for reply_ in replies if self._raises else ():
             if type(reply_) is Status and reply_.code != packets.OK:
                 self._throw(StatusError(reply_.code, reply_.message))
@@ -192,7 +200,7 @@ class Conversation(Generic[T]):
 
     def _ask(self, ask: Ask) -> None:
         if isinstance(ask, Request):
-            self._asked, self._unsent = None, [ask]
+            self._asked, self.unsent = None, [ask]
         elif isinstance(ask, list):
             self._burst(ask, raises=True)
         elif isinstance(ask, Attempt):
@@ -203,14 +211,15 @@ class Conversation(Generic[T]):
             self._stream, self.streaming = ask, True
 
     def _burst(self, requests: list[Request], *, raises: bool) -> None:
-        self._asked, self._raises, self._unsent = requests, raises, requests[::-1]
-        self._replies = [None] * len(requests)
+        self._asked, self._raises, self.unsent = requests, raises, requests[::-1]
+        self._missing = len(requests)
+        self._replies = [None] * self._missing
         if not requests:
             self._resume([])
 
     def _finish(self, *, result: T | None = None, error: BaseException | None = None) -> None:
         self.result, self.error, self.finished = result, error, True
-        self._unsent = []
+        self.unsent = []
 
 
 def refused(reply: Reply) -> StatusError:

@@ -12,7 +12,7 @@ from fastcopy.errors import ProtocolError
 from fastcopy.model import Attributes
 from fastcopy.sftp import packets
 from fastcopy.sftp.operation import Attempt, StatusError, Steps, refused
-from fastcopy.sftp.packets import Extended, FileSystem, Handle, Name, Names, Reply, Status
+from fastcopy.sftp.packets import Data, Extended, FileSystem, Handle, Name, Names, Reply, Status
 
 R = TypeVar("R")
 
@@ -39,6 +39,13 @@ def open_handle(path: bytes, flags: int, attributes: Attributes | None = None) -
 def close(handle: bytes) -> Steps[None]:
     """Close a handle; its status counts (a full disk may show only here)."""
     yield packets.close(handle)
+
+
+def read_small(path: bytes, limit: int) -> Steps[bytes]:
+    """Return the first bytes of a file, what one READ of `limit` brings: for files that tell no size (/proc)."""
+    handle = yield from open_handle(path, packets.READ_FLAG)
+    reply, _ = yield Attempt(packets.read(handle, 0, limit), packets.close(handle))
+    return expect(reply, Data).payload or b""
 
 
 def stat(path: bytes) -> Steps[Attributes]:
@@ -142,7 +149,7 @@ def open_directory(path: bytes) -> Steps[bytes]:
 def read_directory(handle: bytes) -> Steps[tuple[list[Name], bool]]:
     """Return further names of an open folder, and whether that was the end. "." and ".." are left out.
 
-    Several READDIR are in flight at once. A server that sends empty answers and never ends is a ProtocolError.
+    Several READDIR are in flight at once. A server that sends no name and never ends is a ProtocolError.
     """
     replies: list[Reply] = yield Attempt(*(packets.readdir(handle) for _ in range(_READDIRS_IN_FLIGHT)))
     names: list[Name] = []
@@ -152,9 +159,9 @@ def read_directory(handle: bytes) -> Steps[tuple[list[Name], bool]]:
             names += [name for name in reply.names if name.filename not in (b".", b"..")]
         elif isinstance(reply, Status) and reply.code == packets.EOF:
             ended = True
-        else:
+        elif not ended:  # behind the end a server may say what it likes
             raise refused(reply)
-    if not ended and all(isinstance(reply, Names) and not reply.names for reply in replies):
+    if not ended and not names:
         raise ProtocolError("READDIR is answered with no names again and again")
     return names, ended
 
@@ -168,7 +175,7 @@ def list_directory(path: bytes) -> Steps[list[Name]]:
         while not ended:
             more, ended = yield from read_directory(handle)
             names += more
-    except StatusError:
+    except (StatusError, ProtocolError):
         yield Attempt(packets.close(handle))
         raise
     yield Attempt(packets.close(handle))

@@ -2,7 +2,7 @@
 
 Sans-I/O and without state. Owns the byte layout (draft-ietf-secsh-filexfer-02, OpenSSH's PROTOCOL for the
 extensions) and nothing else; fuzzed in tests/property. Invariant: decoding foreign bytes raises ProtocolError, never
-anything else, and takes no more memory than the packet it was given.
+anything else, and makes no more values than the packet it was given has bytes for.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ OK, EOF, NO_SUCH_FILE, PERMISSION_DENIED, FAILURE, BAD_MESSAGE, NO_CONNECTION, C
 READ_FLAG, WRITE_FLAG, APPEND_FLAG, CREATE_FLAG, TRUNCATE_FLAG, EXCLUSIVE_FLAG = 1, 2, 4, 8, 16, 32
 
 _SIZE, _UIDGID, _PERMISSIONS, _TIMES, _EXTENDED_ATTRS = 1, 2, 4, 8, 0x80000000
+_USUAL = _SIZE | _UIDGID | _PERMISSIONS | _TIMES
 
 #: Bytes of a DATA reply before its payload: length, type, id, payload length.
 DATA_HEADER_BYTES = 13
@@ -51,6 +52,7 @@ MAX_PACKET_BYTES = 256 * 1024
 _U32 = struct.Struct(">I")
 _U32x2 = struct.Struct(">II")
 _U64 = struct.Struct(">Q")
+_OWNER_MODE_TIMES = struct.Struct(">QIIIII")
 _OFFSET_LENGTH = struct.Struct(">QI")
 _HEADER = struct.Struct(">IBI")
 
@@ -144,17 +146,31 @@ class Reader:
         return len(self._data) - self._position
 
     def u32(self) -> int:
-        return int(_U32.unpack(self._take(4))[0])
+        position = self._position
+        if position + 4 > len(self._data):
+            raise self._cut_short(4)
+        self._position = position + 4
+        return int.from_bytes(self._data[position : position + 4], "big")
 
     def u64(self) -> int:
-        return int(_U64.unpack(self._take(8))[0])
+        return self.u32() << 32 | self.u32()
 
     def string(self) -> bytes:
-        return self._take(self.u32())
+        length = self.u32()
+        start = self._position
+        stop = start + length
+        if stop > len(self._data):
+            raise self._cut_short(length)
+        self._position = stop
+        return self._data[start:stop]
 
     def attributes(self) -> Attributes:
         """Take an ATTRS field; extended attributes are passed over."""
         flags = self.u32()
+        if flags == _USUAL and self.remaining >= _OWNER_MODE_TIMES.size:  # what servers send, in one step
+            size, uid, gid, mode, atime_s, mtime_s = _OWNER_MODE_TIMES.unpack_from(self._data, self._position)
+            self._position += _OWNER_MODE_TIMES.size
+            return Attributes(size=size, mode=mode, uid=uid, gid=gid, atime_s=atime_s, mtime_s=mtime_s)
         size = self.u64() if flags & _SIZE else None
         uid, gid = (self.u32(), self.u32()) if flags & _UIDGID else (None, None)
         mode = self.u32() if flags & _PERMISSIONS else None
@@ -165,12 +181,8 @@ class Reader:
                 self.string()
         return Attributes(size=size, mode=mode, uid=uid, gid=gid, atime_s=atime_s, mtime_s=mtime_s)
 
-    def _take(self, count: int) -> bytes:
-        start = self._position
-        if count > len(self._data) - start:
-            raise ProtocolError(f"a field of {count} bytes where {len(self._data) - start} are left")
-        self._position = start + count
-        return self._data[start : start + count]
+    def _cut_short(self, count: int) -> ProtocolError:
+        return ProtocolError(f"a field of {count} bytes where {self.remaining} are left")
 
 
 def decode(kind: int, body: bytes) -> Reply:
@@ -179,10 +191,11 @@ def decode(kind: int, body: bytes) -> Reply:
     Raises: ProtocolError when they are not such a reply.
     """
     if kind == STATUS:
+        if body[:4] == _OK_CODE:
+            return _STATUS_OK
         if len(body) < 4:
             raise ProtocolError("a STATUS without a code")
-        code = _U32.unpack_from(body)[0]
-        return _STATUS_OK if code == OK else Status(code, _status_text(body))
+        return Status(int.from_bytes(body[:4], "big"), _status_text(body))
     reader = Reader(body)
     if kind == HANDLE:
         handle = reader.string()
@@ -201,6 +214,7 @@ def decode(kind: int, body: bytes) -> Reply:
     raise ProtocolError(f"an unknown packet type {kind}")
 
 
+_OK_CODE = _U32.pack(OK)
 _STATUS_OK = Status(OK, "")
 
 

@@ -28,6 +28,9 @@ _GATHER_BYTES = 64 * 1024
 _PADDING = bytes(64 * 1024)
 #: Seconds between looks at the deadline while nothing arrives.
 _TICK_S = 0.5
+#: Moves from the transport in one turn: more would let the server run out of requests while a slow disk takes what it
+#: sent, and keep `stop` waiting. Source: our choice; a few replies of 255 KiB.
+_RECEIVES_PER_TURN = 64
 
 
 class Pump:
@@ -39,6 +42,7 @@ class Pump:
         multiplexer: Multiplexer,
         *,
         timeout_s: float,
+        greet: Callable[[], None],
         on_finished: Callable[[list[Conversation[Any]]], None],
         on_end: Callable[[FastcopyError | None], None],
     ) -> None:
@@ -47,16 +51,20 @@ class Pump:
         Args:
             transport: owned from now on; closed when the pump ends.
             timeout_s: seconds without an answer, while one is owed, after which the channel counts as lost.
+            greet: called first, in the pump's thread, to make the handshake; what it raises ends the channel. It must
+                give up when `stopping` becomes true.
             on_finished: called in the pump's thread with the operations that ended.
             on_end: called last, in the pump's thread, with the reason; None after `stop`.
         """
         self._transport = transport
         self._multiplexer = multiplexer
         self._timeout_s = timeout_s
+        self._greet = greet
         self._on_finished = on_finished
         self._on_end = on_end
         self._inbox: deque[Conversation[Any]] = deque()
-        self._stopping = False
+        #: Whether `stop` was called.
+        self.stopping = False
         self._outgoing = memoryview(b"")  # bytes of the current packets not yet taken by the transport
         self._payload: FileSlice | None = None  # file bytes that follow them
         self._payload_of: Conversation[Any] | None = None
@@ -72,7 +80,7 @@ class Pump:
 
     def stop(self) -> None:
         """End the channel soon; operations still under way end with ChannelLost."""
-        self._stopping = True
+        self.stopping = True
         self._transport.wake()
 
     def join(self, timeout_s: float) -> bool:
@@ -83,6 +91,7 @@ class Pump:
     def _run(self) -> None:
         reason: FastcopyError | None = None
         try:
+            self._greet()
             self._loop()
         except FastcopyError as exc:
             reason = exc
@@ -90,19 +99,19 @@ class Pump:
             reason = ProtocolError(f"{type(exc).__name__}: {exc}")
             reason.__cause__ = exc
         finally:
-            lost = reason if isinstance(reason, ChannelLost) else ChannelLost(str(reason or "it was closed"))
-            lost.details.setdefault("host", self._multiplexer.host)
-            while self._inbox:
-                self._multiplexer.submit(self._inbox.popleft())
-            self._multiplexer.fail(lost)
-            self._report()
-            self._transport.close()
-            self._on_end(reason)
+            try:
+                while self._inbox:
+                    self._multiplexer.submit(self._inbox.popleft())
+                self._multiplexer.fail(loss(reason, self._multiplexer.host))
+                self._report()
+                self._transport.close()
+            finally:
+                self._on_end(reason)
 
     def _loop(self) -> None:
         transport, multiplexer = self._transport, self._multiplexer
         last_progress_s = time.monotonic()
-        while not self._stopping:
+        while not self.stopping:
             while self._inbox:
                 multiplexer.submit(self._inbox.popleft())
             moved = self._send()
@@ -137,6 +146,8 @@ class Pump:
             else:
                 taken = self._transport.write(_PADDING[: self._padding_bytes])
                 self._padding_bytes -= taken
+                if not self._padding_bytes:
+                    self._multiplexer.payload_sent()
             if taken == 0:
                 return moved
             moved = True
@@ -171,15 +182,16 @@ class Pump:
             return 1
         if taken == payload.length:
             self._payload = self._payload_of = None
+            self._multiplexer.payload_sent()
         else:
             self._payload = packets.FileSlice(payload.fd, payload.offset + taken, payload.length - taken)
         return taken
 
     def _receive(self) -> bool:
-        """Take what has arrived. True if anything moved."""
+        """Take what has arrived, a turn's worth. True if anything moved."""
         transport, multiplexer = self._transport, self._multiplexer
         moved = False
-        while True:
+        for _ in range(_RECEIVES_PER_TURN):
             landing = multiplexer.landing
             if landing is not None:
                 try:
@@ -199,8 +211,17 @@ class Pump:
                     raise ChannelLost(transport.diagnosis() or "the server closed it", host=multiplexer.host)
                 multiplexer.receive(data)
             moved = True
+        return moved
 
     def _report(self) -> None:
         finished, self._multiplexer.finished = self._multiplexer.finished, []
         if finished:
             self._on_finished(finished)
+
+
+def loss(reason: FastcopyError | None, host: str) -> ChannelLost:
+    """Return what operations end with when their channel ended because of `reason`; None: it was closed."""
+    if isinstance(reason, ChannelLost):
+        reason.details.setdefault("host", host)
+        return reason
+    return ChannelLost(str(reason or "it was closed"), host=host)

@@ -115,11 +115,20 @@ class WriteRange(_RangeStream):
     Ends with StatusError when the server refuses a WRITE of 32 KiB or less, or says why (permission, no such file).
     """
 
-    __slots__ = ()
+    __slots__ = ("_latest", "_spoilt")
+
+    def __init__(self, handle: bytes, fd: int, span: Range, size: RequestSize, done: RangeSet | None = None) -> None:
+        super().__init__(handle, fd, span, size, done)
+        self._latest: FileSlice | None = None
+        self._spoilt: FileSlice | None = None  # what the server got here is not the file's: never `done`
 
     def next_request(self) -> Request | None:
-        payload = self._cut()
+        payload = self._latest = self._cut()
         return None if payload is None else packets.write_from(self._prefix, payload)
+
+    def spoil(self, error: BaseException) -> None:
+        self._spoilt = self._latest  # payload is sent one request at a time: only the latest can fail
+        super().spoil(error)
 
     def deliver(self, request: Request, reply: Reply) -> None:
         payload = request.payload
@@ -128,7 +137,8 @@ class WriteRange(_RangeStream):
         if type(reply) is not Status:
             self._trouble = self._trouble or ProtocolError(f"a WRITE was answered with {type(reply).__name__}")
         elif reply.code == packets.OK:
-            self._moved(payload.offset, payload.length)
+            if payload is not self._spoilt:
+                self._moved(payload.offset, payload.length)
         elif reply.code in (packets.FAILURE, packets.BAD_MESSAGE) and payload.length > SAFE_REQUEST_BYTES:
             self._size.shrink(SAFE_REQUEST_BYTES)
             self._again.append(Range(payload.offset, payload.offset + payload.length))
@@ -143,11 +153,13 @@ class ReadRange(_RangeStream):
     Ends with SourceChanged when the file ends before `span` does, StatusError when the server refuses.
     """
 
-    __slots__ = ("_empty_reads",)
+    __slots__ = ("_empty_reads", "_short_bytes", "_short_stop")
 
     def __init__(self, handle: bytes, fd: int, span: Range, size: RequestSize, done: RangeSet | None = None) -> None:
         super().__init__(handle, fd, span, size, done)
         self._empty_reads = 0
+        self._short_bytes = 0  # how much a short reply brought
+        self._short_stop = -1  # and where it ended
 
     def next_request(self) -> Request | None:
         sink = self._cut()
@@ -179,13 +191,17 @@ class ReadRange(_RangeStream):
         if length:
             self._moved(sink.offset, length)
             self._empty_reads = 0
-            if length == sink.length or self._trouble is not None:
+            if sink.offset == self._short_stop:
+                # There was more: so the reply was short because the server serves no more at once. From now on ask for
+                # no more than that, as OpenSSH's sftp does. (A reply at the end of a file that shrank tells nothing.)
+                self._size.shrink(max(self._short_bytes, 4096))
+                self._short_stop = -1
+            if length == sink.length:
                 return
-        if length == 0:
+            self._short_bytes, self._short_stop = length, sink.offset + length
+        else:
             self._empty_reads += 1
             if self._empty_reads > _EMPTY_READS_ALLOWED:
                 self._trouble = self._trouble or ProtocolError("READ is answered with no bytes again and again")
                 return
-        else:  # a server serves what its buffer holds: ask for no more than that from now on, as OpenSSH's sftp does
-            self._size.shrink(max(length, 4096))
         self._again.append(Range(sink.offset + length, sink.offset + sink.length))

@@ -79,6 +79,13 @@ class Directories:
             fd = self._open(nearest_fd, nearest.relative, relative)
         return self._keep(HeldDirectory(self, relative, fd))
 
+    def forget(self, relative: bytes) -> None:
+        """Open the directory `relative` anew the next time: another one has that name now."""
+        with self._lock:
+            directory = self._known.pop(relative, None)
+            if directory is not None:
+                self._drop(directory)
+
     def close(self) -> None:
         """Close everything that nobody holds; what is held is closed when it is let go of. Idempotent."""
         with self._lock:

@@ -117,7 +117,8 @@ class LocalStore:
                 if not stat.S_ISDIR(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):
                     raise TargetNotDirectory(path=self._directories.whole(relative), side="local") from exc
                 return False
-            return True
+        self._directories.forget(relative)  # one that was removed while we held it open
+        return True
 
     def set_directory(self, relative: bytes, *, mode: int | None = None, mtime_ns: int | None = None) -> bool:
         """Give the directory `relative` its final mode and time, once nothing is put into it any more.

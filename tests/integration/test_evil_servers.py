@@ -98,6 +98,20 @@ def test_a_close_that_fails(size: int, sshd_with: SshdFactory, way: str, tmp_pat
     assert (leftovers(tmp_path), "file" in outcome.said) == ([], True)
 
 
+def test_failing_files_do_not_disturb_the_others(sshd_with: SshdFactory, way: str, tmp_path: Path) -> None:
+    """Law 7: every third file fails while hundreds are in flight; each of the others arrives with its own bytes.
+
+    Handles are numbers that a server uses again at once: one closed twice is another file's by then.
+    """
+    names = [b"bad%d" % number if number % 3 == 0 else b"good%d" % number for number in range(600)]
+    source = build(tmp_path / "source", {name: 1000 + number for number, name in enumerate(names)})
+    evil = Route(direction="put", way=way, sshd=sshd_with(Subsystem=subsystem("refused-files")))
+    outcome = evil.copy(f"{source}/", to=tmp_path / "copy", options=("-n", 2))
+    assert (outcome.exit_code, outcome.report["files"]["failed"]) == (4, 200), outcome.stderr
+    expected = {name: node for name, node in snapshot(source).items() if b"bad" not in name}
+    assert snapshot(tmp_path / "copy") == expected
+
+
 def test_a_full_disk(sshd_with: SshdFactory, way: str, tmp_path: Path) -> None:
     """B12, D19, A15: a bare Failure on a full disk is told as no space; what fits arrives, no part stays."""
     source = build(tmp_path / "source", {b"fits": 90_000, b"large": 1_000_000})
@@ -149,6 +163,7 @@ def test_a_name_that_leaves_the_destination(fault: str, sshd_with: SshdFactory, 
     """A21: a listed name that climbs, is absolute, empty or has a slash or NUL is refused; nothing escapes."""
     source = build(tmp_path / "source", {b"file": 10})
     evil = Route(direction="get", way=way, sshd=sshd_with(Subsystem=subsystem(fault)))
+    (tmp_path / "jail").mkdir()
     outcome = evil.copy(f"{source}/", to=tmp_path / "jail" / "copy", timeout_s=30)
     escaped = [*tmp_path.rglob("escaped*"), *Path("/tmp").glob("escaped")]
     assert (outcome.exit_code, escaped) == (6, []), outcome.stderr

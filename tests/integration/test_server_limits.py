@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Files enough to keep eight channels busy."""
-    return build(tmp_path / "source", {b"big": 6 << 20, **{b"f%d" % number: 50_000 for number in range(40)}})
+    return build(tmp_path / "source", {b"big": 48 << 20, **{b"f%d" % number: 50_000 for number in range(40)}})
 
 
 @pytest.mark.parametrize("sessions", [1, 3])

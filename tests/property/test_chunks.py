@@ -22,7 +22,7 @@ def test_chunks_tile_the_file(size: int, channels: int) -> None:
     assert [chunk.start for chunk in chunks] == [0, *(chunk.stop for chunk in chunks)][: len(chunks)]
     assert (chunks[-1].stop if chunks else 0) == size
     assert all(len(chunk) > 0 for chunk in chunks)
-    assert chunk_count(0, size, chunk_bytes(size, channels)) == len(chunks)
+    assert chunk_count(size, chunk_bytes(size, channels)) == len(chunks)
 
 
 @given(SIZES, st.integers(1, 256))

@@ -214,6 +214,16 @@ class DiskFull(Server):
         return [4096, 4096, 1000, 0, 0, 1000, 1000, 1000, 0, 0, 255]
 
 
+class RefusedFiles(Server):
+    """Says Failure to every write of a file with "bad" in its name."""
+
+    def write(self, fields: Reader) -> bytes:
+        handle, offset, data = fields.string(), fields.number("Q"), fields.string()
+        if b"bad" in self.paths[handle]:
+            return self.status(FAILURE)
+        return super().write(Reader(string(handle) + struct.pack(">Q", offset) + string(data)))
+
+
 class DuplicatedReply(Server):
     """Answers every READ and WRITE twice."""
 
@@ -295,12 +305,6 @@ class ListsNul(ListsUp):
     """Lists a name with a NUL inside."""
 
     name = b"escaped\0.dmp"
-
-
-class ListsDotDotFile(ListsUp):
-    """Lists `..` as if it were a plain file."""
-
-    name = b".."
 
 
 # --- faults of number ---------------------------------------------------------------------------------------------

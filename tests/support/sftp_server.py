@@ -7,6 +7,7 @@ Invariant: one request, one reply, in order, until a subclass says otherwise.
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from typing import ClassVar
@@ -83,7 +84,6 @@ class Server:
         self.files: dict[bytes, int] = {}
         self.listings: dict[bytes, list[bytes]] = {}
         self.paths: dict[bytes, bytes] = {}
-        self.made_handles = 0
         self.input = bytearray()
 
     # --- packets ---
@@ -129,7 +129,7 @@ class Server:
             reply = self.status(NO_SUCH_FILE)
         except PermissionError:
             reply = self.status(PERMISSION_DENIED)
-        except OSError:
+        except (OSError, KeyError):  # KeyError: a handle that is not open
             reply = self.status(FAILURE)
         return [reply[:1] + struct.pack(">I", request_id) + reply[1:]]
 
@@ -149,8 +149,9 @@ class Server:
         return bytes([NAME]) + struct.pack(">I", len(entries)) + listed
 
     def handle(self, path: bytes) -> bytes:
-        self.made_handles += 1
-        handle = b"h%d" % self.made_handles
+        """Return the lowest handle that is free, as OpenSSH does: one closed twice may be another file's by then."""
+        names = (b"%d" % number for number in itertools.count())
+        handle = next(name for name in names if name not in self.files and name not in self.listings)
         self.paths[handle] = path
         return handle
 

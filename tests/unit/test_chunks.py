@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastcopy.model import Range
-from fastcopy.plan.chunks import chunk_bytes, cut
+from fastcopy.plan.chunks import chunk_bytes, chunk_count, cut
 
 MIB = 1 << 20
 
@@ -41,3 +41,4 @@ def test_each_channel_gets_about_four_chunks(size: int, channels: int, expected:
 def test_a_rest_too_small_for_a_chunk_joins_the_last(size: int, expected: list[Range]) -> None:
     """No chunk of under 1 MiB stands behind another."""
     assert cut(size, 2) == expected
+    assert chunk_count(size, 8 * MIB) == len(expected)

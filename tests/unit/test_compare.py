@@ -50,6 +50,13 @@ def test_only_an_equal_file_at_rest_is_current(source: Attributes, target: Attri
     assert is_current(source, target, now_s=NOW, force=False) == expected
 
 
+@pytest.mark.parametrize(("age_s", "expected"), [(2.01, True), (2.0, False), (-86_400.0, False), (-86_401.0, True)])
+def test_at_rest_means_older_than_two_seconds(age_s: float, expected: bool) -> None:
+    """A change exactly 2 s ago, or up to a day ahead by another clock, is still too fresh to be trusted."""
+    file = attributes(mtime_s=1_700_000_000)
+    assert is_current(file, file, now_s=1_700_000_000 + age_s, force=False) == expected
+
+
 def test_force_copies_everything() -> None:
     """With --force no file is current."""
     assert not is_current(attributes(), attributes(), now_s=NOW, force=True)

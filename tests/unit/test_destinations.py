@@ -96,7 +96,15 @@ def test_contents_that_meet_others_are_to_be_listed() -> None:
     mixed = [source(b"f"), source(b"a/", DIRECTORY), source(b"b/", DIRECTORY)]
     assert place(mixed, b"d", DIRECTORY).meeting == (1, 2)
     assert place(mixed, b"d", DIRECTORY).targets == (b"d/f", b"d", b"d")
+    assert place([source(b"f"), source(b"a/", DIRECTORY)], b"d", DIRECTORY).meeting == (1,)
     assert place([source(b"a/", DIRECTORY)], b"d", DIRECTORY).meeting == ()
+
+
+def test_contents_can_be_told_where_the_path_does_not_show_them() -> None:
+    """A path that lost its slash on the way (`~/` expanded) still means contents if `contents` says so."""
+    home = Source(path=b"/home/ann", kind=DIRECTORY, contents=True)
+    assert place([home], b"d", DIRECTORY).targets == (b"d",)
+    assert place([source(b"f")], b"d", None, True).targets == (b"d/f",)
 
 
 @pytest.mark.parametrize(

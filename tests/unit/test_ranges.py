@@ -32,11 +32,15 @@ def test_subtracting_splits() -> None:
     done.subtract(Range(0, 99))
     assert done == RangeSet()
     assert done != RangeSet([Range(0, 1)])
+    assert RangeSet([Range(0, 1)]) != RangeSet([Range(0, 2)])
+    assert RangeSet([Range(1, 2)]) != RangeSet([Range(0, 2)])
+    assert RangeSet() != []
 
 
 def test_covers_asks_for_every_byte() -> None:
     """One missing byte is not covered; an empty file always is."""
     assert RangeSet().covers(0)
+    assert not RangeSet().covers(1)
     assert RangeSet([Range(0, 10)]).covers(10)
     assert not RangeSet([Range(0, 9)]).covers(10)
     assert not RangeSet([Range(1, 10)]).covers(10)

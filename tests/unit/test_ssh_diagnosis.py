@@ -349,6 +349,7 @@ USAGE = {
 @pytest.mark.parametrize(("complaint", "option"), USAGE.items())
 def test_a_command_line_ssh_refuses_is_a_usage_error_that_names_the_option(complaint: str, option: str) -> None:
     """What ssh does not understand is the user's to mend: exit 2, with the option and ssh's words."""
+    complaint = complaint.replace("\n", "\r\n")
     error = usage_error(complaint)
     assert told(error or FastcopyError()) == (InvalidValue, 2, f"{option}: {complaint.splitlines()[0]}")
     assert type(diagnose("", 255, complaint, host="t")) is InvalidValue
