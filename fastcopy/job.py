@@ -227,6 +227,9 @@ class _Job:
             channels = Channels(connector, self._options.transfer, host=location.host, listener=self._listener)
             stack.push_async_callback(self._disconnect, channels)
             await channels.first()
+        asked = self._options.transfer
+        if asked.parallel is not None and asked.connections is not None:  # nothing to choose: begin at once
+            channels.grow(asked.parallel, min(asked.connections, asked.parallel))
         self._report.ssh = channels.connections[0].info.way
         return channels
 

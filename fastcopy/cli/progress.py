@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastcopy.events import BytesMoved, ChannelsChanged, FileDone, Found, PhaseBegan, Warned
-from fastcopy.plan.sizes import format_bytes
+from fastcopy.plan.sizes import format_bytes, format_rate
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fastcopy.cli.console import Console
     from fastcopy.events import Event
 
-#: tqdm fills the braces; SIZES and WORDS are ours.
-_BAR = "{percentage:3.0f}%|{bar}| SIZES, {rate_fmt}, {remaining} left, WORDS"
-_BAR_WHILE_LISTING = "SIZES found so far, {rate_fmt}, WORDS"
+#: tqdm fills the braces; the words in capitals are ours.
+_BAR = "{percentage:3.0f}%|{bar}| SIZES, RATE, {remaining} left, WORDS"
+_BAR_WHILE_LISTING = "SIZES found so far, RATE, WORDS"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +125,7 @@ class Progress:
         """Take the bar off the screen. Idempotent."""
         bar, self._bar, self._stream = self._bar, None, None
         if bar is not None:
+            bar.clear()  # tqdm's own close leaves a bar that was only refreshed
             bar.close()
 
     def _warn(self, message: str) -> None:
@@ -145,7 +146,9 @@ class Progress:
             self._bar = self._make_bar()
         bar, tally = self._bar, self.tally
         form = _BAR if tally.listed else _BAR_WHILE_LISTING
-        bar.bar_format = form.replace("SIZES", tally.sizes()).replace("WORDS", tally.words())
+        average = tally.bytes_moved / max(time.monotonic() - self._began_s, 0.001)
+        rate = format_rate(bar.format_dict["rate"] or average)
+        bar.bar_format = form.replace("SIZES", tally.sizes()).replace("RATE", rate).replace("WORDS", tally.words())
         bar.total = tally.total_bytes
         bar.update(tally.bytes_moved - bar.n)
 
@@ -156,9 +159,6 @@ class Progress:
         tqdm.set_lock(threading.RLock())  # nor a semaphore of multiprocessing
         bar = tqdm(
             total=0,
-            unit="iB",
-            unit_scale=True,
-            unit_divisor=1024,
             dynamic_ncols=True,
             leave=False,
             file=self._stream,

@@ -20,7 +20,7 @@ _GUARDIAN = """
 read -r line
 [ -d "$1" ] || exit 0
 mv -- "$1" "$1~" && for socket in "$1~"/*.sock; do
-    [ -S "$socket" ] && "$2" -F /dev/null -S "$socket" -O check fastcopy
+    [ -S "$socket" ] && "$2" -F /dev/null -S "$socket" -O exit fastcopy
 done
 rm -rf -- "$1~"
 """

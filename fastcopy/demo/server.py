@@ -51,6 +51,7 @@ class DemoServer:
         sftp_factory: Callable[[asyncssh.SSHServerChannel[bytes]], asyncssh.SFTPServer] | None = None,
         process_factory: Callable[[asyncssh.SSHServerProcess[bytes]], Any] | None = None,
         login_class: type[DemoLogin] = DemoLogin,
+        allow_sftp: bool = True,
         **server_options: Any,
     ) -> None:
         """Prepare; nothing is reached before the block is entered.
@@ -60,14 +61,15 @@ class DemoServer:
             sftp_factory: makes the SFTP side of a session; by default asyncssh's own server below `root`.
             process_factory: runs commands; without it there is no shell.
             login_class: one is made for each client.
-            server_options: further arguments of asyncssh.listen; `sftp_factory=None` cannot be said here, so a
-                server without SFTP is made with `allow_sftp=False`.
+            allow_sftp: False makes a server that has no SFTP subsystem; give it a `process_factory` then, since
+                asyncssh refuses every session where there is neither.
+            server_options: further arguments of asyncssh.listen.
         """
         self.root = root
         self.host = LOOPBACK
         self.port = 0
         self.connections: set[asyncssh.SSHServerConnection] = set()
-        self._has_sftp = bool(server_options.pop("allow_sftp", True))
+        self._has_sftp = allow_sftp
         self._sftp_factory = sftp_factory or self._sftp
         self._process_factory = process_factory
         self._login_class = login_class
@@ -81,7 +83,7 @@ class DemoServer:
     async def __aenter__(self) -> Self:
         self._directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="fastcopy-demo-"))
         try:
-            host_key = asyncssh.generate_private_key("ssh-ed25519")
+            host_key = self._host_key = asyncssh.generate_private_key("ssh-ed25519")
             client_key = asyncssh.generate_private_key("ssh-ed25519")
             client_key.write_private_key(self.client_key_path)
             self.client_key_path.chmod(0o600)
@@ -104,7 +106,6 @@ class DemoServer:
                 LOOPBACK, 0, config=None, server_factory=lambda: self._login_class(self), **options
             )
             self.port = self._acceptor.get_port()
-            self._host_key = host_key
             self.known_hosts_path.write_text(self.host_key_line + "\n")
         except BaseException:
             await self._end()

@@ -74,8 +74,12 @@ class Channels:
         return await self._open_channel(connection)
 
     def grow(self, parallel: int, connections: int) -> None:
-        """Begin to open channels until there are `parallel` over `connections` logins; returns at once."""
-        self._growing = asyncio.create_task(self._grow(parallel, connections), name="grow channels")
+        """Begin to open channels until there are `parallel` over `connections` logins; returns at once.
+
+        Does nothing when that has begun already.
+        """
+        if self._growing is None:
+            self._growing = asyncio.create_task(self._grow(parallel, connections), name="grow channels")
 
     async def grown(self) -> None:
         """Wait until no further channel will come."""
@@ -151,6 +155,7 @@ class Channels:
                 request_bytes=self._options.request_bytes,
                 queue_depth=self._options.queue_depth,
                 timeout_s=self._options.timeout_s,
+                limits=self.clients[0].limits if self.clients else None,
             )
         except HandshakeFailed as exc:
             raise await connection.explain(transport, exc.received) from exc

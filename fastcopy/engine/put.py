@@ -21,7 +21,7 @@ from fastcopy.sftp.operation import Attempt, StatusError
 from fastcopy.sftp.operations import expect
 from fastcopy.sftp.packets import Handle, Names
 from fastcopy.sftp.streams import WriteRange
-from fastcopy.store.source import attributes_of, open_source
+from fastcopy.store.source import open_source
 
 if TYPE_CHECKING:
     from fastcopy.model import Entry
@@ -230,8 +230,8 @@ def _check_size(entry: Entry, remote: Attributes, size: int) -> None:
 
 def _check_unchanged(fd: int, before: Attributes, read_bytes: int) -> None:
     """Raise SourceChanged when the open source is not as it was when it was opened."""
-    now = attributes_of(os.fstat(fd))
-    if now.size != before.size or read_bytes != before.size:
-        raise SourceChanged(f"it had {before.size} bytes, now {now.size}")
-    if now.mtime_ns != before.mtime_ns:
+    now = os.fstat(fd)
+    if now.st_size != before.size or read_bytes != before.size:
+        raise SourceChanged(f"it had {before.size} bytes, now {now.st_size}")
+    if now.st_mtime_ns != before.mtime_ns:
         raise SourceChanged("it was written to")

@@ -86,12 +86,14 @@ class SftpClient:
         request_bytes: int | None = None,
         queue_depth: int = DEFAULT_QUEUE_DEPTH,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        limits: Limits | None = None,
     ) -> SftpClient:
         """Make the handshake, learn the server's limits, start the channel's thread.
 
         Args:
             transport: owned from now on, closed also when this fails.
             request_bytes: the size asked for; None chooses. Clamped to the server's limits either way.
+            limits: what another channel of the same server learned: a round trip less.
         Raises: HandshakeFailed when no VERSION comes; ChannelLost; ProtocolError.
         Cancellation: closes the transport.
         """
@@ -99,7 +101,8 @@ class SftpClient:
         client._pump.start()
         try:
             await client._greeted
-            await client._learn_limits(request_bytes)
+            client.limits = await client._learn_limits() if limits is None else limits
+            client._keep_to_limits(request_bytes)
         except BaseException:
             await client.close()
             raise
@@ -242,13 +245,17 @@ class SftpClient:
                     future.set_exception(loss(self.lost, self.host))
             self._waiters.clear()
 
-    async def _learn_limits(self, request_bytes: int | None) -> None:
-        """Ask limits@openssh.com where it is announced, and clamp the request sizes."""
-        if self.announces(packets.LIMITS):
-            try:
-                self.limits = await self.run(_limits())
-            except StatusError:
-                self.limits = Limits()
+    async def _learn_limits(self) -> Limits:
+        """Ask limits@openssh.com where it is announced."""
+        if not self.announces(packets.LIMITS):
+            return Limits()
+        try:
+            return await self.run(_limits())
+        except StatusError:
+            return Limits()
+
+    def _keep_to_limits(self, request_bytes: int | None) -> None:
+        """Clamp the request sizes and the number of open handles."""
         announced = self.announces(packets.LIMITS)
         self.read_size = RequestSize(clamp(request_bytes, self.limits.read_bytes, self.limits.packet_bytes, True))
         self.write_size = RequestSize(

@@ -50,19 +50,29 @@ def open_source(path: bytes, *, follow: bool = False) -> tuple[int, Attributes]:
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
-        with reachable(path) as (directory_fd, rest):
-            # Looked at before it is opened: opening a FIFO or a device already does something to it.
-            _check_regular(os.stat(rest, dir_fd=directory_fd, follow_symlinks=follow), path)
-            fd = os.open(rest, flags, dir_fd=directory_fd)
-        try:
-            status = os.fstat(fd)
-            _check_regular(status, path)
-        except BaseException:
-            os.close(fd)
-            raise
+        if len(path) < PATH_PIECE_BYTES:  # nearly always: many small files must not pay for the others
+            fd, status = _open_regular(path, flags, None, follow, path)
+        else:
+            with reachable(path) as (directory_fd, rest):
+                fd, status = _open_regular(rest, flags, directory_fd, follow, path)
     except OSError as exc:
         raise local_error(exc, path, "open", of_source=True) from exc
     return fd, attributes_of(status)
+
+
+def _open_regular(
+    name: bytes, flags: int, directory_fd: int | None, follow: bool, path: bytes
+) -> tuple[int, os.stat_result]:
+    # Looked at before it is opened: opening a FIFO or a device already does something to it.
+    _check_regular(os.stat(name, dir_fd=directory_fd, follow_symlinks=follow), path)
+    fd = os.open(name, flags, dir_fd=directory_fd)
+    try:
+        status = os.fstat(fd)
+        _check_regular(status, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, status
 
 
 def stat_source(path: bytes, *, follow: bool = False) -> Attributes:

@@ -1,7 +1,4 @@
-"""Logins, channels and commands by asyncssh, against a real sshd and against the embedded server.
-
-What a login is allowed, what it asks, what it refuses, and that nothing of it stays behind.
-"""
+"""Logins, channels and commands by asyncssh against a real sshd: what works, what is refused, what stays behind."""
 
 from __future__ import annotations
 
@@ -26,7 +23,6 @@ from fastcopy.errors import (
     ConnectError,
     ConnectionRefused,
     ConnectTimeout,
-    HostKeyChanged,
     HostKeyUnknown,
     HostUnknown,
     InvalidValue,
@@ -35,7 +31,6 @@ from fastcopy.errors import (
     ServerPrintsText,
     TooManyLogins,
     TooManySessions,
-    UnsafePeer,
 )
 from tests.support.sshd import sshd_path
 
@@ -43,26 +38,24 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from fastcopy.connection.asyncssh_connection import AsyncsshConnection
     from fastcopy.transport.base import Transport
     from tests.conftest import SshdFactory
-    from tests.support.sshd import Keys, Sshd
+    from tests.support.sshd import Sshd
 
-#: Seconds for one step of a pump on a busy machine.
-WAIT_S = 30.0
-INIT = b"\0\0\0\5\1\0\0\0\3"
-
-
-class Person:
-    """Answers what is asked from a list, and keeps the prompts."""
-
-    def __init__(self, *answers: str | None) -> None:
-        self.answers = list(answers)
-        self.prompts: list[str] = []
-
-    async def ask(self, prompt: str) -> str | None:
-        self.prompts.append(prompt)
-        return self.answers.pop(0)
+from tests.support.asyncssh_logins import (
+    INIT,
+    VERSION_3,
+    WAIT_S,
+    Person,
+    allow,
+    connector,
+    hello,
+    login,
+    new_key,
+    read,
+    refused,
+    run,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,74 +67,7 @@ def _no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
 
 
-def connector(server: Sshd, person: Person | None = None, *options: str, **flags: Any) -> AsyncsshConnector:
-    """Return a connector to host `t` of the server's ssh_config."""
-    given = {"config_file": str(server.client_config), "options": options, **flags}
-    return AsyncsshConnector("t", None, SshOptions(**given), ask=person.ask if person else None)
-
-
-@contextlib.asynccontextmanager
-async def login(
-    server: Sshd, person: Person | None = None, *options: str, **flags: Any
-) -> AsyncIterator[AsyncsshConnection]:
-    """One login, interactive where there is a person."""
-    made = connector(server, person, *options, **flags)
-    connection = await made.connect(interactive=person is not None)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-        await made.close()
-
-
-async def refused(made: AsyncsshConnector, *, interactive: bool = True) -> Exception:
-    """Try to log in and return why that failed."""
-    try:
-        connection = await made.connect(interactive=interactive)
-    except Exception as exc:
-        return exc
-    await connection.close()
-    raise AssertionError("the login was not refused")
-
-
-def read(transport: Transport, count: int) -> bytes:
-    """Read `count` bytes, fewer at the peer's end."""
-    got = bytearray()
-    while len(got) < count:
-        piece = transport.read(count - len(got))
-        if piece is None:
-            transport.wait(readable=True, writable=False, timeout_s=WAIT_S)
-        elif piece:
-            got += piece
-        else:
-            break
-    return bytes(got)
-
-
-def hello(transport: Transport) -> bytes:
-    """Send INIT and return the type and the number of the answer."""
-    assert transport.write(INIT) == len(INIT)
-    return read(transport, 9)[4:]
-
-
-def run(*command: object) -> str:
-    """Run a program of OpenSSH's and return what it printed."""
-    words = [str(word) for word in command]
-    return subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
-
-
-def new_key(path: Path, *, passphrase: str = "", kind: str = "ed25519", form: str = "RFC4716") -> Path:
-    """Make a key pair; RFC4716 stands for OpenSSH's own format."""
-    run("ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-m", form, "-C", "test", "-f", path)
-    return path
-
-
-def allow(server: Sshd, key: Path) -> None:
-    """Let `key` log in to `server`, and nobody else."""
-    (server.directory / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
-
-
-# --- a login that works -------------------------------------------------------------------------------------------
+# --- a login that works -----------------------------------------------------------------------------------------------
 
 
 async def test_login_by_key(sshd: Sshd) -> None:
@@ -152,7 +78,7 @@ async def test_login_by_key(sshd: Sshd) -> None:
         ran = await connection.run("cat; echo err >&2; exit 3", stdin=b"hello")
         assert (ran.exit_status, ran.stdout, ran.stderr) == (3, b"hello", b"err\n")
         transport = await connection.open_sftp()
-        assert await asyncio.to_thread(hello, transport) == b"\x02\0\0\0\x03"
+        assert await asyncio.to_thread(hello, transport) == VERSION_3
         transport.close()
 
 
@@ -243,197 +169,7 @@ async def test_proxy_command_that_fails(sshd: Sshd) -> None:
     assert (type(error), "the tunnel is down" in str(error)) == (ConnectError, True)
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["with .pub", "alone", "old PEM alone"])
-async def test_passphrase_is_asked_once(sshd_with: SshdFactory, tmp_path: Path, form: str) -> None:
-    """An encrypted key, with and without its public half beside it, costs one passphrase for three logins."""
-    server = sshd_with()
-    old = {"kind": "rsa", "form": "PEM"} if form.startswith("old") else {}
-    key = new_key(tmp_path / "locked", passphrase="sesame", **old)
-    allow(server, key)
-    if "alone" in form:
-        key.with_suffix(".pub").unlink()
-    person = Person("sesame")
-    made = connector(server, person, identities=(str(key),))
-    connections = [await made.connect(interactive=number == 0) for number in range(3)]
-    assert person.prompts == [f"Enter passphrase for key '{key}': "]
-    for connection in connections:
-        await connection.close()
-    await made.close()
-
-
-async def test_wrong_passphrase_is_a_refused_login(sshd_with: SshdFactory, tmp_path: Path) -> None:
-    """A wrong passphrase is told, and not asked for again."""
-    server = sshd_with()
-    key = new_key(tmp_path / "locked", passphrase="sesame")
-    allow(server, key)
-    person = Person("semolina")
-    made = connector(server, person, identities=(str(key),))
-    first, second = await refused(made), await refused(made)
-    assert (type(first), type(second), len(person.prompts)) == (LoginRefused, LoginRefused, 1)
-    assert f"{key} cannot be unlocked with that: Incorrect passphrase" in str(first)
-    assert "semolina" not in str(first) + repr(made) + repr(made.warnings)
-
-
-async def test_passphrase_is_not_asked_for_a_key_nobody_wants(sshd_with: SshdFactory, tmp_path: Path) -> None:
-    """The server is asked about the public half first: a key it does not know is never unlocked."""
-    key = new_key(tmp_path / "locked", passphrase="sesame")
-    person = Person()
-    async with login(sshd_with(), person, identities=(str(key),)):
-        assert person.prompts == []
-
-
-async def test_nobody_to_ask(sshd_with: SshdFactory, tmp_path: Path) -> None:
-    """Without a person, under BatchMode, and for all but the first login, an encrypted key is a refused login."""
-    server = sshd_with()
-    key = new_key(tmp_path / "locked", passphrase="sesame")
-    allow(server, key)
-    person = Person()
-    keys = (str(key),)
-    assert type(await refused(connector(server, None, identities=keys))) is LoginRefused
-    assert type(await refused(connector(server, person, "BatchMode=yes", identities=keys))) is LoginRefused
-    assert type(await refused(connector(server, person, identities=keys), interactive=False)) is LoginRefused
-    assert person.prompts == []
-
-
-# --- which host ---------------------------------------------------------------------------------------------------
-
-
-def host_key(keys: Keys) -> str:
-    """The server's key as in known_hosts, without names."""
-    return " ".join(keys.host.with_suffix(".pub").read_text().split()[:2])
-
-
-@pytest.fixture
-def shown(keys: Keys) -> str:
-    """The server's fingerprint."""
-    return run("ssh-keygen", "-lf", keys.host).split()[1]
-
-
-def knowing(tmp_path: Path, *lines: str) -> str:
-    """Return the option that makes these the known hosts."""
-    file = tmp_path / "known"
-    file.write_text("".join(f"{line}\n" for line in lines))
-    return f"UserKnownHostsFile={file}"
-
-
-@pytest.mark.parametrize("strictness", ["yes", "ask"])
-async def test_unknown_host_key(sshd: Sshd, tmp_path: Path, shown: str, strictness: str) -> None:
-    """A key nobody knows is refused where there is nobody to ask, and the error shows its fingerprint."""
-    error = await refused(connector(sshd, None, knowing(tmp_path), f"StrictHostKeyChecking={strictness}"))
-    assert (type(error), shown in str(error)) == (HostKeyUnknown, True)
-    assert (tmp_path / "known").read_text() == ""
-
-
-async def test_unknown_host_key_that_the_user_accepts(sshd: Sshd, tmp_path: Path, shown: str) -> None:
-    """Asked and answered with yes, the key is kept: the next login, and the next job, do not ask."""
-    person = Person("yes")
-    options = (knowing(tmp_path), "StrictHostKeyChecking=ask")
-    made = connector(sshd, person, *options)
-    for _ in range(2):
-        await (await made.connect(interactive=True)).close()
-    assert (len(person.prompts), shown in person.prompts[0], "yes/no" in person.prompts[0]) == (1, True, True)
-    async with login(sshd, None, *options):
-        pass
-
-
-async def test_unknown_host_key_that_the_user_declines(sshd: Sshd, tmp_path: Path) -> None:
-    """Anything but yes is no."""
-    made = connector(sshd, Person("y"), knowing(tmp_path), "StrictHostKeyChecking=ask")
-    assert type(await refused(made)) is HostKeyUnknown
-    assert (tmp_path / "known").read_text() == ""
-
-
-@pytest.mark.parametrize("strictness", ["yes", "ask", "accept-new"])
-async def test_changed_host_key(sshd: Sshd, tmp_path: Path, shown: str, strictness: str) -> None:
-    """Another key than the known one is refused, whoever is there to ask; the name to forget is told."""
-    other = new_key(tmp_path / "other").with_suffix(".pub").read_text()
-    name = f"[{sshd.host}]:{sshd.port}"
-    known = knowing(tmp_path, f"{name} {other}")
-    error = await refused(connector(sshd, Person(), known, f"StrictHostKeyChecking={strictness}"))
-    assert (type(error), shown in str(error), f"ssh-keygen -R {name}" in str(error)) == (HostKeyChanged, True, True)
-
-
-async def test_changed_host_key_of_another_type(sshd: Sshd, tmp_path: Path) -> None:
-    """A host known by an RSA key that shows an Ed25519 one has changed too: no way around by the type."""
-    other = new_key(tmp_path / "other", kind="rsa").with_suffix(".pub").read_text()
-    known = knowing(tmp_path, f"[{sshd.host}]:{sshd.port} {other}")
-    assert type(await refused(connector(sshd, None, known, "StrictHostKeyChecking=accept-new"))) is HostKeyChanged
-
-
-async def test_the_known_type_is_asked_for(keys: Keys, sshd_with: SshdFactory, tmp_path: Path) -> None:
-    """A server with several host keys shows the one we know, not the one it likes best."""
-    rsa = new_key(tmp_path / "rsa", kind="rsa")
-    server = sshd_with(HostKey=f"{keys.host}\nHostKey {rsa}")
-    line = f"[{server.host}]:{server.port} {rsa.with_suffix('.pub').read_text()}"
-    async with login(server, None, knowing(tmp_path, line)):
-        pass
-
-
-async def test_revoked_host_key(sshd: Sshd, keys: Keys, tmp_path: Path) -> None:
-    """A key marked @revoked is refused even where no key is asked for."""
-    known = knowing(tmp_path, f"@revoked * {host_key(keys)}")
-    error = await refused(connector(sshd, None, known, "StrictHostKeyChecking=no"))
-    assert (type(error), "revoked" in str(error), error.exit_code) == (UnsafePeer, True, 6)  # type: ignore[attr-defined] # a FastcopyError
-
-
-async def test_host_certificate(keys: Keys, sshd_with: SshdFactory, tmp_path: Path) -> None:
-    """A host certificate is accepted when its authority is known; without one, the plain key of the host counts."""
-    authority = new_key(tmp_path / "authority")
-    own = new_key(tmp_path / "own")
-    run("ssh-keygen", "-q", "-s", authority, "-I", "test", "-h", "-n", "127.0.0.1", f"{own}.pub")
-    server = sshd_with(HostKey=own, HostCertificate=f"{own}-cert.pub")
-    public = authority.with_suffix(".pub").read_text()
-    async with login(server, None, knowing(tmp_path, f"@cert-authority * {public}")):
-        pass
-    plain = own.with_suffix(".pub").read_text()
-    async with login(server, None, knowing(tmp_path, f"[127.0.0.1]:{server.port} {plain}")):
-        pass
-    other = keys.host.with_suffix(".pub").read_text()
-    error = await refused(connector(server, None, knowing(tmp_path, f"@cert-authority * {other}")))
-    assert type(error) is HostKeyUnknown
-
-
-async def test_hashed_names(sshd: Sshd, keys: Keys, tmp_path: Path) -> None:
-    """An entry that ssh-keygen hashed is found."""
-    known = knowing(tmp_path, f"[{sshd.host}]:{sshd.port} {host_key(keys)}")
-    run("ssh-keygen", "-q", "-H", "-f", tmp_path / "known")
-    assert (tmp_path / "known").read_text().startswith("|1|")
-    async with login(sshd, None, known):
-        pass
-
-
-async def test_accept_new_writes_what_ssh_reads(sshd: Sshd, keys: Keys, tmp_path: Path) -> None:
-    """accept-new keeps the key in a file, and makes its directory; ssh-keygen finds it there under the host's name."""
-    file = tmp_path / "new" / ".ssh" / "known"
-    options = (f"UserKnownHostsFile={file}", "StrictHostKeyChecking=accept-new", "HashKnownHosts=yes")
-    async with login(sshd, None, *options):
-        pass
-    assert host_key(keys) in run("ssh-keygen", "-F", f"[{sshd.host}]:{sshd.port}", "-f", file)
-
-
-async def test_home_that_cannot_be_written(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no file can be kept the login works all the same, with a warning."""
-    blocked = tmp_path / "blocked"
-    blocked.write_text("a file")
-    monkeypatch.setenv("HOME", str(blocked))
-    made = connector(sshd, None, "UserKnownHostsFile=~/.ssh/known_hosts", "StrictHostKeyChecking=accept-new")
-    for _ in range(2):
-        await (await made.connect(interactive=False)).close()
-    assert [("could not be kept" in warning) for warning in made.warnings] == [True]
-
-
-async def test_no_checking_goes_on_with_a_warning(sshd: Sshd, tmp_path: Path) -> None:
-    """StrictHostKeyChecking=no goes on with a changed key, as ssh does, and says so."""
-    other = new_key(tmp_path / "other").with_suffix(".pub").read_text()
-    made = connector(sshd, None, knowing(tmp_path, f"[{sshd.host}]:{sshd.port} {other}"), "StrictHostKeyChecking=no")
-    await (await made.connect(interactive=False)).close()
-    assert ["HAS CHANGED" in warning for warning in made.warnings] == [True]
-
-
-# --- on the way there ---------------------------------------------------------------------------------------------
+# --- on the way there -------------------------------------------------------------------------------------------------
 
 
 def with_jump(sshd: Sshd, jump: Sshd, tmp_path: Path, **changes: Any) -> Path:
@@ -483,7 +219,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# --- a login that cannot be ---------------------------------------------------------------------------------------
+# --- a login that cannot be -------------------------------------------------------------------------------------------
 
 
 async def test_port_where_nobody_listens(sshd: Sshd) -> None:
@@ -561,7 +297,7 @@ async def test_what_answers_is_no_ssh_server(greeting: bytes | None, kind: type[
         assert type(await refused(AsyncsshConnector("127.0.0.1", None, options))) is kind
 
 
-# --- channels and commands ----------------------------------------------------------------------------------------
+# --- channels and commands --------------------------------------------------------------------------------------------
 
 
 async def test_too_many_sessions(sshd_with: SshdFactory) -> None:
@@ -573,7 +309,7 @@ async def test_too_many_sessions(sshd_with: SshdFactory) -> None:
             await connection.open_sftp()
         with pytest.raises(TooManySessions):
             await connection.run("true")
-        assert await asyncio.to_thread(hello, transport) == b"\x02\0\0\0\x03"
+        assert await asyncio.to_thread(hello, transport) == VERSION_3
         assert server.logins() == 1
         transport.close()
 
@@ -656,7 +392,7 @@ async def test_close_ends_everything(sshd_with: SshdFactory) -> None:
     assert server.wait_idle() == []
 
 
-# --- nothing stays behind -----------------------------------------------------------------------------------------
+# --- nothing stays behind ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
