@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from fastcopy.config import SymlinkPolicy
 from fastcopy.errors import FastcopyError, UsageError
-from fastcopy.events import BytesMoved, Event, FileDone, PhaseBegan, Warned
+from fastcopy.events import BytesMoved, Event, FileDone, Found, PhaseBegan, Warned
 from fastcopy.measure.local_cpu import SOURCE, LocalMeter
 from fastcopy.measure.report import Report, ReportBuilder, Settings, SideCpu
 from fastcopy.model import CpuUsage, Direction, FileKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
     from fastcopy.config import CopyOptions
     from fastcopy.connection.base import Connector
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastcopy.engine.sources import Failed
     from fastcopy.engine.targets import Target
     from fastcopy.events import Listener
+    from fastcopy.measure.remote_cpu import RemoteSample
     from fastcopy.model import Entry
     from fastcopy.plan.locations import Location
     from fastcopy.sftp.client import SftpClient
@@ -148,7 +149,7 @@ class _Job:
                 for error in await target.make_folders([folder]):
                     if error is not None:
                         raise error
-        await self._copy(channels, Put(follow=self._follow), target, placed)
+        await self._copy(stack, channels, Put(follow=self._follow), target, placed)
 
     async def _get(self, stack: contextlib.AsyncExitStack) -> None:
         from fastcopy.engine.get import Get
@@ -163,7 +164,7 @@ class _Job:
             )
             store = LocalStore.open(placed.directory, create=placed.make_directory)
             stack.callback(store.close)
-        await self._copy(channels, Get(store), LocalTarget(store), placed)
+        await self._copy(stack, channels, Get(store), LocalTarget(store), placed)
 
     async def _here(self, stack: contextlib.AsyncExitStack) -> None:
         from fastcopy.engine.local_copy import LocalCopier
@@ -183,7 +184,7 @@ class _Job:
         copier = LocalCopier(store, self._report, self._listener, follow=self._follow)
         async with self._sampling(copier):
             with self._phase("copy"):
-                await copier.run(_chained([], self._windows(None, preparer, placed)))
+                await copier.run(_chained([], self._windows(None, preparer, placed), self._listener))
             await self._finish(target, preparer)
 
     # --- steps ---
@@ -241,6 +242,7 @@ class _Job:
 
     async def _copy(
         self,
+        stack: contextlib.AsyncExitStack,
         channels: Channels,
         mover: Mover,
         target: Target,
@@ -249,30 +251,39 @@ class _Job:
         """Scan and copy everything, over the first channel at once and over the others as they come."""
         from fastcopy.engine.copier import Copier
         from fastcopy.engine.preparer import Preparer
-        from fastcopy.measure.remote_cpu import RemoteProbe, sample_all
+        from fastcopy.measure.remote_procfs import READ_BYTES, RemoteMeter
+        from fastcopy.sftp import operations
+
+        def read(client: SftpClient, path: bytes) -> Awaitable[bytes]:
+            return client.run(operations.read_small(path, READ_BYTES))
 
         self._tell_failed(placed.failed)
         self._report.rtt_s = placed.rtt_s
-        probe = RemoteProbe(channels.connections[0])
-        first_probe = asyncio.create_task(probe.begin() if self._options.ssh.reuse_master else probe.sample())
+        meter = RemoteMeter(read)
+        shared = self._options.ssh.reuse_master
+        first_look = asyncio.create_task(meter.begin(channels.clients[0], channels.connections[0], shared=shared))
+
+        async def look_at_others() -> None:
+            await channels.grown()
+            await meter.learn(channels.alive)
+
         try:
             preparer = Preparer(target, self._options.transfer, self._report, self._listener, umask=self._umask)
             windows = self._windows(channels.clients[0], preparer, placed)
             async with self._sampling(channels):
                 with self._phase("copy"):
                     first, complete = await anext(windows, ([], True))
-                    parallel = await self._tune(channels, first, complete, first_probe)
+                    parallel = await self._tune(channels, first, complete, first_look)
+                    stack.push_async_callback(_drop, asyncio.create_task(look_at_others()))
                     copier = Copier(mover, channels, self._report, self._listener)
-                    await copier.run(_chained(first, windows), parallel=parallel)
+                    await copier.run(_chained(first, windows, self._listener), parallel=parallel)
                 await self._finish(target, preparer)
             for warning in mover.warnings:
                 self._listener(Warned(message=warning))
         finally:
             self._settings(channels)
-            await _drop(first_probe)
-        await channels.close_channels()
-        probes = [probe, *(RemoteProbe(connection) for connection in channels.connections[1:])]
-        sample = await sample_all(probes)
+            await _drop(first_look)
+        sample = await meter.sample(channels.alive, channels.connections)
         self._report.cpu_remote = SideCpu(usage=sample.cpu, source=sample.source)
 
     async def _finish(self, target: Target, preparer: Preparer) -> None:
@@ -312,21 +323,21 @@ class _Job:
         channels: Channels,
         first: Sequence[Entry],
         complete: bool,
-        first_probe: asyncio.Task[object],
+        first_look: asyncio.Task[RemoteSample],
     ) -> int:
         """Choose how many channels and connections, begin to open them, return how many channels there will be."""
         from fastcopy.plan.tuning import Circumstances, choose
 
         rtt_s = self._report.rtt_s or 0.0
         if rtt_s < _NEAR_S and self._options.transfer.connections is None:
-            await asyncio.wait([first_probe], timeout=_CORES_WAIT_S)
-        done = first_probe.done() and not first_probe.cancelled() and first_probe.exception() is None
+            await asyncio.wait([first_look], timeout=_CORES_WAIT_S)
+        done = first_look.done() and not first_look.cancelled() and first_look.exception() is None
         sizes = [entry.size for entry in first if entry.link is None]
         tuning = choose(
             Circumstances(
                 rtt_s=rtt_s,
                 local_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-                remote_cores=getattr(first_probe.result(), "cores", None) if done else None,
+                remote_cores=first_look.result().cores if done else None,
                 files=max(1, len(first)),
                 largest_bytes=max(sizes, default=0),
                 total_bytes=sum(sizes) if complete else None,
@@ -381,10 +392,13 @@ class _Job:
         self._report.bytes_wasted = max(0, channels.moved_bytes - copied)
 
 
-async def _chained(first: list[Entry], rest: AsyncIterator[tuple[list[Entry], bool]]) -> AsyncIterator[list[Entry]]:
+async def _chained(
+    first: list[Entry], rest: AsyncIterator[tuple[list[Entry], bool]], listener: Listener
+) -> AsyncIterator[list[Entry]]:
     yield first
     async for entries, _ in rest:
         yield entries
+    listener(Found(files=0, size_bytes=0, complete=True))
 
 
 async def _drop(task: asyncio.Task[object]) -> None:

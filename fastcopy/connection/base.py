@@ -55,6 +55,8 @@ class Connection(Protocol):
     async def explain(self, transport: Transport, received: bytes) -> FastcopyError:
         """Turn the end of a channel, or bytes that are no SFTP, into the error that names the cause.
 
+        To be asked only of a channel that has not spoken SFTP yet; of a later one `transport.diagnosis` tells.
+
         Args:
             transport: what `open_sftp` returned; it may be closed already.
             received: the bytes that came where an SFTP packet should begin; b"" when the channel just ended.

@@ -8,6 +8,7 @@ Invariant: a mux client never logs in by itself, and whatever ends a connection,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -27,6 +28,8 @@ from fastcopy.model import CpuUsage
 from fastcopy.transport.pipe import PipeTransport
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fastcopy.config import SshOptions
     from fastcopy.connection.ssh_config import SshSettings
     from fastcopy.transport.base import Transport
@@ -110,12 +113,13 @@ class OpensshConnector:
         for identity in options.identities:
             _check_identity(identity)
         arguments = [*ssh_command.login_flags(options, self._user), "--", self._host]
-        settings = await ssh_config.read_settings(ssh, arguments, timeout_s=options.connect_timeout_s)
-        if options.ciphers:
-            ciphers = ssh_config.asked_ciphers(options.ciphers, await ssh_config.known_ciphers(ssh))
-        else:
-            ciphers = ssh_config.preferred_ciphers(settings.ciphers, ssh_config.aes_in_hardware())
-        return _Setup(ssh=ssh, settings=settings, ciphers=ciphers, directory=PrivateDirectory(ssh))
+        with _system_errors_told(self._host):
+            settings = await ssh_config.read_settings(ssh, arguments, timeout_s=options.connect_timeout_s)
+            if options.ciphers:
+                ciphers = ssh_config.asked_ciphers(options.ciphers, await ssh_config.known_ciphers(ssh))
+            else:
+                ciphers = ssh_config.preferred_ciphers(settings.ciphers, ssh_config.aes_in_hardware())
+            return _Setup(ssh=ssh, settings=settings, ciphers=ciphers, directory=PrivateDirectory(ssh))
 
     async def _reuse(self, setup: _Setup) -> OpensshConnection:
         if self._has_reused:
@@ -147,12 +151,14 @@ class OpensshConnector:
             batch=terminal_fd is None,
         )
         on_log = Conversation(terminal_fd).hear if terminal_fd is not None else None
-        master = SshMaster(socket=socket, log=log, on_log=on_log)
+        with _system_errors_told(self._host):
+            master = SshMaster(socket=socket, log=log, on_log=on_log)
         try:
-            if terminal_fd is None:
-                master.start(command)
-            else:
-                master.start_on_terminal(command)
+            with _system_errors_told(self._host):
+                if terminal_fd is None:
+                    master.start(command)
+                else:
+                    master.start_on_terminal(command)
             await self._wait_listening(master, setup, asks=terminal_fd is not None)
         except BaseException:
             await master.end()
@@ -219,10 +225,15 @@ class OpensshConnection:
 
         Whether there is a subsystem shows only in how the channel answers; `explain` tells.
         """
-        with PipeEnds() as to_server, PipeEnds() as from_server, PipeEnds() as err:
+        with (
+            _system_errors_told(self._info.host),
+            PipeEnds() as to_server,
+            PipeEnds() as from_server,
+            PipeEnds() as err,
+        ):
             client = self._start("sftp", to_server.read_fd, from_server.write_fd, err.write_fd, is_subsystem=True)
-            client.stderr = Collector(err.take_read(), limit_bytes=_STDERR_BYTES, keep_end=True)
             self._channels.append(client)
+            client.stderr = Collector(err.take_read(), limit_bytes=_STDERR_BYTES, keep_end=True)
             try:
                 await client.wait_open(self._timeout_s)
             except BaseException:
@@ -254,7 +265,7 @@ class OpensshConnection:
         self, command: str, *, stdin: bytes = b"", timeout_s: float = 10.0, limit_bytes: int = 1 << 20
     ) -> CommandResult:
         """See Connection.run."""
-        with PipeEnds() as to_server, PipeEnds() as out, PipeEnds() as err:
+        with _system_errors_told(self._info.host), PipeEnds() as to_server, PipeEnds() as out, PipeEnds() as err:
             client = self._start(command, to_server.read_fd, out.write_fd, err.write_fd, is_subsystem=False)
             self._commands.add(client)
             feeder = Feeder(to_server.take_write(), stdin)
@@ -325,6 +336,15 @@ class OpensshConnection:
         if self._is_over and self._master is not None:
             return ssh_diagnosis.last_words(self._master.heard_log)
         return ssh_diagnosis.quoted(client.heard)
+
+
+@contextlib.contextmanager
+def _system_errors_told(host: str) -> Iterator[None]:
+    """Tell a process that cannot be started, or descriptors that have run out, as what they are."""
+    try:
+        yield
+    except OSError as exc:
+        raise ConnectError(f"ssh cannot be started here ({exc.strerror or exc})", host=host) from exc
 
 
 def login_facts(log: str, *, host: str) -> ConnectionInfo:

@@ -69,7 +69,8 @@ class PrivateDirectory:
 
 def _make(parent: str) -> str:
     path = tempfile.mkdtemp(prefix="fastcopy-", dir=parent)
-    if len(os.fsencode(path)) + len("/9999.sock") <= LONGEST_SOCKET_BYTES:
+    is_plain = not {"%", "$"} & set(path)  # ssh would expand those in the path of a socket
+    if is_plain and len(os.fsencode(path)) + len("/9999.sock") <= LONGEST_SOCKET_BYTES:
         return path
     os.rmdir(path)
     return tempfile.mkdtemp(prefix="fastcopy-", dir="/tmp")

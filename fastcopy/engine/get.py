@@ -75,8 +75,8 @@ class Get:
                 handle = b""
             else:
                 yield ReadRange(handle, part.fd, Range(0, size), client.read_size)
-                replies = yield [packets.fstat(handle), packets.close(handle)]
-                handle = b""
+                last, handle = [packets.fstat(handle), packets.close(handle)], b""  # closed once, whatever the answers
+                replies = yield last
         except ChannelLost:
             raise
         except BaseException:

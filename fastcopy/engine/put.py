@@ -78,9 +78,11 @@ class Put:
         size = attributes.size or 0
         path = _part_path(entry)
         handle = None
+        created = False
         try:
             reply = yield packets.open_file(path, _CREATE, _PART_ATTRIBUTES)
             handle = expect(reply, Handle).handle
+            created = True
             if size <= _ONE_BURST_BYTES and size <= client.write_size.request_bytes:
                 data = os.pread(fd, size, 0)
                 _check_unchanged(fd, attributes, len(data))
@@ -89,13 +91,14 @@ class Put:
                 yield WriteRange(handle, fd, Range(0, size), client.write_size)
                 _check_unchanged(fd, attributes, size)
                 writes = []
-            replies = yield [
+            last = [
                 *writes,
                 packets.fsetstat(handle, _final_attributes(entry, attributes)),
                 packets.fstat(handle),
                 packets.close(handle),
             ]
-            handle = None
+            handle = None  # closed once, whatever the answers: its number may be another file's by then
+            replies = yield last
             _check_size(entry, expect(replies[-2], Attributes), size)
             yield from self._put_in_place(client, path, entry.target)
             return size
@@ -103,7 +106,8 @@ class Put:
             self.orphans.append(path)
             raise
         except BaseException:
-            yield Attempt(*([packets.close(handle)] if handle else []), packets.remove(path))
+            if created:
+                yield Attempt(*([packets.close(handle)] if handle else []), packets.remove(path))
             raise
         finally:
             os.close(fd)

@@ -12,8 +12,20 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fastcopy.errors import ProtocolError, UnsafePeer
-from fastcopy.sftp import packets
-from fastcopy.sftp.packets import DATA_HEADER_BYTES, FileSlice, Request
+from fastcopy.sftp.packets import (
+    DATA,
+    DATA_HEADER_BYTES,
+    MAX_PACKET_BYTES,
+    OK,
+    READ,
+    Data,
+    FileSlice,
+    Reply,
+    Request,
+    Status,
+    decode,
+    header,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -106,7 +118,7 @@ class Multiplexer:
                 self._sinks += 1
             if request.payload is not None:
                 self._sending = request_id
-            return packets.header(request, request_id), request.payload, operation
+            return header(request, request_id), request.payload, operation
 
     def payload_sent(self) -> None:
         """Note that the file bytes of the last packet are all on the wire: only now it can be answered."""
@@ -153,7 +165,7 @@ class Multiplexer:
         position, end = 0, len(data)
         while end - position >= 9:
             length, kind, request_id = _HEADER.unpack_from(data, position)
-            if kind == packets.DATA and self._has_sink(request_id):
+            if kind == DATA and self._has_sink(request_id):
                 if end - position < DATA_HEADER_BYTES:
                     break
                 if end - position > DATA_HEADER_BYTES:  # read_limit never asks for more while a sink is outstanding
@@ -161,7 +173,7 @@ class Multiplexer:
                 self._buffer = b""
                 self._land(data, position)
                 return
-            if length < 5 or (length > packets.MAX_PACKET_BYTES and length > self._longest(request_id)):
+            if length < 5 or (length > MAX_PACKET_BYTES and length > self._longest(request_id)):
                 raise ProtocolError(f"a packet of {length} bytes")
             stop = position + 4 + length
             if stop > end:
@@ -193,7 +205,7 @@ class Multiplexer:
     def _end_landing(self, count: int) -> None:
         assert self._landing_for is not None
         (operation, request, _), self._landing_for, self.landing = self._landing_for, None, None
-        self._deliver(operation, request, packets.Data(None, count))
+        self._deliver(operation, request, Data(None, count))
 
     def _has_sink(self, request_id: int) -> bool:
         pending = self._pending.get(request_id)
@@ -201,8 +213,8 @@ class Multiplexer:
 
     def _longest(self, request_id: int) -> int:
         pending = self._pending.get(request_id)
-        if pending is None or pending[1].kind != packets.READ:
-            return packets.MAX_PACKET_BYTES
+        if pending is None or pending[1].kind != READ:
+            return MAX_PACKET_BYTES
         asked = int.from_bytes(pending[1].body[-4:], "big")
         return asked + DATA_HEADER_BYTES
 
@@ -227,20 +239,21 @@ class Multiplexer:
         if pending is None or request_id == self._sending:
             raise ProtocolError(f"an answer to request {request_id}, which was never asked or is answered already")
         operation, request = pending
-        reply = packets.decode(kind, body)
-        if type(reply) is packets.Status:
-            if reply.code == packets.OK:
+        reply = decode(kind, body)
+        if type(reply) is Status:
+            if reply.code == OK:
                 self.moved_bytes += request.content_bytes
-        elif type(reply) is packets.Data and request.kind == packets.READ:
+        elif type(reply) is Data and request.kind == READ:
             if reply.length > int.from_bytes(request.body[-4:], "big"):
                 raise UnsafePeer(f"sent {reply.length} bytes, more than were asked for", host=self.host)
-            self.moved_bytes += reply.length
+            if request.content_bytes:  # else it is no file of the job's
+                self.moved_bytes += reply.length
         del self._pending[request_id]  # not before it is known to be good: `fail` must find its operation
         if request.sink is not None:
             self._sinks -= 1
         self._deliver(operation, request, reply)
 
-    def _deliver(self, operation: Conversation[Any], request: Request, reply: packets.Reply) -> None:
+    def _deliver(self, operation: Conversation[Any], request: Request, reply: Reply) -> None:
         if operation.streaming:
             operation.deliver(request, reply)
             if not operation.streaming:

@@ -42,9 +42,13 @@ def close(handle: bytes) -> Steps[None]:
 
 
 def read_small(path: bytes, limit: int) -> Steps[bytes]:
-    """Return the first bytes of a file, what one READ of `limit` brings: for files that tell no size (/proc)."""
+    """Return the first bytes of a file, what one READ of `limit` brings: for files that tell no size (/proc).
+
+    They do not count as content of the job's files.
+    """
     handle = yield from open_handle(path, packets.READ_FLAG)
-    reply, _ = yield Attempt(packets.read(handle, 0, limit), packets.close(handle))
+    look = packets.read(handle, 0, limit)._replace(content_bytes=0)
+    reply, _ = yield Attempt(look, packets.close(handle))
     return expect(reply, Data).payload or b""
 
 

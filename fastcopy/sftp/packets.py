@@ -286,7 +286,7 @@ def close(handle: bytes) -> Request:
 
 def read(handle: bytes, offset: int, length: int) -> Request:
     """Ask for bytes into memory."""
-    return Request(READ, string(handle) + _OFFSET_LENGTH.pack(offset, length))
+    return Request(READ, string(handle) + _OFFSET_LENGTH.pack(offset, length), content_bytes=length)
 
 
 def read_into(prefix: bytes, sink: FileSlice) -> Request:

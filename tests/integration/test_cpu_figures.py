@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tests.support.route import Route
     from tests.support.sshd import Sshd
 
-#: CPU seconds that fall behind the last look: the end of the interpreter, of ssh and of the sessions; ticks of 10 ms.
-_AFTER_THE_LOOK_S = 0.35
+#: CPU seconds that may fall behind the last look: the end of the interpreter and of ssh here, of the sessions there.
+_AFTER_THE_LOOK_S = {"local": 0.15, "remote": 0.35}
+#: Clocks tick every 10 ms, once for each of a few processes.
 _TICK_S = 0.03
 
 
@@ -53,8 +54,7 @@ def test_both_sides_agree_with_the_kernel(subsystem: str, route: Route, sshd_wit
     assert outcome.exit_code == 0, outcome.stderr
     assert server.wait_idle() == []
     kernel = {"local": reaped_here() - here, "remote": reaped_by(server) - there}
-    print(kernel, outcome.report["cpu"])
     for side, true_s in kernel.items():
         told = outcome.report["cpu"][side]
         told_s = told["user_s"] + told["system_s"]
-        assert true_s - _AFTER_THE_LOOK_S <= told_s <= true_s + _TICK_S, (side, told, true_s)
+        assert true_s - _AFTER_THE_LOOK_S[side] <= told_s <= true_s + _TICK_S, (side, told, true_s)

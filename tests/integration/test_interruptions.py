@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -61,10 +62,10 @@ def test_a_signal_ends_it_cleanly(
 ) -> None:
     """B17: a signal ends the run with its code; no session, no process, no part file untold, no half file stays."""
     target = tmp_path / "copy"
-    running = slow.start(f"{source}/", to=target, options=("-n", 2))
-    wait_for_a_part(target)
-    running.process.send_signal(number)
-    outcome = running.finish(timeout_s=10)
+    with slow.start(f"{source}/", to=target, options=("-n", 2)) as running:
+        wait_for_a_part(target)
+        running.process.send_signal(number)
+        outcome = running.finish(timeout_s=10)
     assert outcome.exit_code == exit_code, outcome.stderr
     assert (target / "big").exists() is False
     untold = [part for part in leftovers(target) if part.rpartition(b"/")[2].decode() not in outcome.stderr]
@@ -76,10 +77,10 @@ def test_a_killed_run_leaves_nothing_final_and_can_be_repeated(
 ) -> None:
     """A15, A08: after SIGKILL no half file stands under its name, and the same command again makes it right."""
     target = tmp_path / "copy"
-    running = slow.start(f"{source}/", to=target, options=("-n", 2))
-    wait_for_a_part(target)
-    running.process.kill()
-    running.finish(killed=True)
+    with slow.start(f"{source}/", to=target, options=("-n", 2)) as running:
+        wait_for_a_part(target)
+        running.process.kill()
+        running.finish(killed=True)
     assert (target / "big").exists() is False
     outcome = replace(slow, config=None).copy(f"{source}/", to=target)
     assert outcome.exit_code == 0, outcome.stderr
@@ -90,10 +91,11 @@ def test_one_lost_connection_of_three_is_nobodys_trouble(slow: Route, server: Ss
     """B13, R5: a session killed on the server in the middle: its work goes to the others, every byte arrives."""
     source = build(tmp_path / "source", {b"big": 12 << 20, **{b"f%d" % number: 20_000 for number in range(20)}})
     target = tmp_path / "copy"
-    running = slow.start(f"{source}/", to=target, options=("-n", 3, "--connections", 3))
-    wait_for_a_part(target)
-    psutil.Process(sessions(server)[-1]).kill()
-    outcome = running.finish()
+    with slow.start(f"{source}/", to=target, options=("-n", 3, "--connections", 3)) as running:
+        wait_for_a_part(target)
+        wait_for_logins(server, 3)
+        kill_a_session(server)
+        outcome = running.finish()
     assert outcome.exit_code == 0, outcome.stderr
     assert snapshot(target) == snapshot(source)
 
@@ -101,13 +103,24 @@ def test_one_lost_connection_of_three_is_nobodys_trouble(slow: Route, server: Ss
 def test_the_loss_of_every_connection_is_told(slow: Route, source: Path, server: Sshd, tmp_path: Path) -> None:
     """B13: with every session killed again and again the run ends with exit 3, not a hang, and no half file."""
     target = tmp_path / "copy"
-    running = slow.start(f"{source}/", to=target, options=("-n", 2))
-    wait_for_a_part(target)
-    server.close()
-    outcome = running.finish()
+    with slow.start(f"{source}/", to=target, options=("-n", 2)) as running:
+        wait_for_a_part(target)
+        server.close()
+        outcome = running.finish()
     assert (outcome.exit_code, (target / "big").exists()) == (3, False), outcome.stderr
 
 
-def sessions(server: Sshd) -> list[int]:
-    """Return the server's session processes: the direct children of the listener."""
-    return [pid for pid in server.session_pids() if psutil.Process(pid).name() == "sshd"]
+def wait_for_logins(server: Sshd, count: int) -> None:
+    """Wait until the server has accepted `count` logins."""
+    deadline = time.monotonic() + _START_S
+    while server.logins() < count:
+        assert time.monotonic() < deadline, f"{server.logins()} logins, not {count}"
+        time.sleep(0.01)
+
+
+def kill_a_session(server: Sshd) -> None:
+    """End the newest session of the server, as a crash there would."""
+    newest = max(psutil.Process(server.pid).children(), key=lambda process: process.create_time())
+    for process in [newest, *newest.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -18,7 +18,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
@@ -105,7 +105,7 @@ class Environment:
 
 
 class Running:
-    """A run under way. `finish` must be called; until then a test may send signals to `process`."""
+    """A run under way, in a `with` that ends it whatever happens; a test may send signals to `process`."""
 
     def __init__(
         self,
@@ -121,6 +121,7 @@ class Running:
         command = obeying_modes(fastcopy_command()) if obey_modes else fastcopy_command()
         line: list[str | bytes | Path] = [*command, *arguments]
         self._stdin = stdin
+        self._finished = False
         self._shown = " ".join(os.fsdecode(word) for word in line)
         self.process = subprocess.Popen(
             line,
@@ -147,6 +148,7 @@ class Running:
             said = stderr.decode(errors="backslashreplace")
             raise AssertionError(f"no end within {timeout_s} s: {self._shown}\n{said}") from None
         finally:
+            self._finished = True
             orphans = self._environment.orphans()
             temporary_files = self._environment.temporary_files()
             self._environment.remove()
@@ -163,6 +165,17 @@ class Running:
             assert temporary_files == [], f"temporary files left behind by {self._shown}"
         return outcome
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._finished:
+            return
+        self.process.kill()
+        self.process.communicate(timeout=10)
+        self._environment.orphans()
+        self._environment.remove()
+
 
 def fastcopy(*arguments: str | bytes | Path, timeout_s: float = DEFAULT_TIMEOUT_S, **how: Any) -> Outcome:
     """Run `fastcopy ARGUMENTS` to its end.
@@ -174,7 +187,8 @@ def fastcopy(*arguments: str | bytes | Path, timeout_s: float = DEFAULT_TIMEOUT_
     Raises: AssertionError for a traceback, a slip of Python's, a process or temporary file left behind, or no end
         in `timeout_s`.
     """
-    return Running(arguments, **how).finish(timeout_s)
+    with Running(arguments, **how) as running:
+        return running.finish(timeout_s)
 
 
 def copy(*arguments: str | bytes | Path, config: Path | None = None, **how: Any) -> Outcome:

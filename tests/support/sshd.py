@@ -122,6 +122,9 @@ class Sshd:
             "PermitRootLogin": "prohibit-password",
             "MaxStartups": "100:30:200",
             "LogLevel": "VERBOSE",
+            # bash reads ~/.bashrc for sshd's commands unless it believes to be a shell in a shell: whatever the
+            # account's start-up files do (wait for a lock, print text, take 0.2 s) is not what is tested.
+            "SetEnv": "SHLVL=2",
             "PrintMotd": "no",
             "PrintLastLog": "no",
             "Subsystem": f"sftp {sftp_server_path()}",
@@ -187,6 +190,12 @@ class Sshd:
             time.sleep(0.01)
         self.close()
         return False
+
+    @property
+    def pid(self) -> int:
+        """The id of the listening process; its children are the sessions."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def log(self) -> str:

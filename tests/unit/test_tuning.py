@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from fastcopy.model import Direction
-from fastcopy.plan.tuning import Circumstances, choose
+from fastcopy.plan import tuning
+from fastcopy.plan.tuning import Circumstances, choose, estimate_s
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
-LAN = {"rtt_s": 0.0001}
-FAR = {"rtt_s": 0.1}
+LAN: dict[str, Any] = {"rtt_s": 0.0001}
+FAR: dict[str, Any] = {"rtt_s": 0.1}
 ONE_FILE: dict[str, Any] = {"files": 1, "largest_bytes": 2 * GIB, "total_bytes": 2 * GIB}
 DUMPS: dict[str, Any] = {"files": 40, "largest_bytes": 25 * GIB, "total_bytes": TIB}
 SMALL: dict[str, Any] = {"files": 10_000, "largest_bytes": 4096, "total_bytes": 10_000 * 4096}
@@ -21,8 +22,8 @@ def chosen(*parts: dict[str, Any], **more: Any) -> tuple[int, int]:
     values: dict[str, Any] = {"local_cores": 2, "remote_cores": 2}
     for part in parts:
         values |= part
-    tuning = choose(Circumstances(**(values | more)))
-    return tuning.parallel, tuning.connections
+    choice = choose(Circumstances(**(values | more)))
+    return choice.parallel, choice.connections
 
 
 @pytest.mark.parametrize(
@@ -144,3 +145,41 @@ def test_a_round_trip_must_be_a_time() -> None:
     for rtt_s in (-1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="round trip"):
             Circumstances(rtt_s=rtt_s, local_cores=1, files=1, largest_bytes=1)
+
+
+def test_the_estimate_of_one_channel_adds_link_and_core() -> None:
+    """Before anything further is up, a copy takes its bytes over the window's rate plus over one core's."""
+    far = Circumstances(**FAR, local_cores=2, files=1, largest_bytes=600 * MIB, total_bytes=600 * MIB)
+    expected = 600 * MIB / (tuning.OPENSSH_WINDOW_BYTES / 0.1) + 600 * MIB / tuning.CORE_BYTES_PER_S
+    assert estimate_s(far, 1, 1) == pytest.approx(expected)
+
+
+def test_the_estimate_goes_on_copying_while_the_rest_comes_up() -> None:
+    """Two connections of two channels: first one channel, then the first connection's two, then all four."""
+    size = 600 * MIB
+    far = Circumstances(**FAR, local_cores=2, files=1, largest_bytes=size, total_bytes=size)
+    window_rate, core_rate = tuning.OPENSSH_WINDOW_BYTES / 0.1, tuning.CORE_BYTES_PER_S
+    one, two, four = (
+        size / (windows * window_rate) + size / (cores * core_rate) for windows, cores in ((1, 1), (2, 1), (4, 2))
+    )
+    open_s = tuning.CHANNEL_ROUND_TRIPS * 0.1 + 2 * tuning.CHANNEL_S
+    login_s = tuning.LOGIN_ROUND_TRIPS * 0.1 + tuning.LOGIN_S + open_s
+    left = 1 - open_s / one - login_s / two
+    assert estimate_s(far, 4, 2) == pytest.approx(tuning.LOGIN_PRICE_S + open_s + login_s + left * four)
+
+
+def test_the_estimate_ends_when_the_work_does() -> None:
+    """What is done before a login is up is not waited for, only charged for."""
+    near = Circumstances(**LAN, local_cores=2, files=1, largest_bytes=MIB, total_bytes=MIB)
+    assert estimate_s(near, 2, 2) == pytest.approx(estimate_s(near, 1, 1) + tuning.LOGIN_PRICE_S)
+
+
+def test_the_estimate_of_small_files_is_their_round_trips() -> None:
+    """Empty files cost this process's own time near by, and round trips far away."""
+    near = Circumstances(**LAN, local_cores=2, files=1000, largest_bytes=0, total_bytes=0)
+    far = Circumstances(rtt_s=1.0, local_cores=2, files=1000, largest_bytes=0, total_bytes=0)
+    assert estimate_s(near, 1, 1) == pytest.approx(1000 * tuning.FILE_S)
+    round_trips = 1000 / tuning.FILES_IN_FLIGHT * tuning.FILE_ROUND_TRIPS
+    assert estimate_s(far, 1, 1) == pytest.approx(round_trips)
+    big = Circumstances(**LAN, local_cores=2, files=1000, largest_bytes=2 * MIB, total_bytes=0)
+    assert estimate_s(big, 1, 1) == 0

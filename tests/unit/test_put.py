@@ -1,0 +1,98 @@
+"""Putting small files side by side on one channel: one file's trouble must never touch another's handle or name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from fastcopy.engine.put import Put
+from fastcopy.model import Attributes, Entry
+from fastcopy.sftp.client import SftpClient
+from fastcopy.sftp.operation import StatusError
+from tests.support.sftp_channels import in_memory
+from tests.support.sftp_server import CLOSE, FAILURE, FSETSTAT, FSTAT, OPEN, WRITE, Reader, Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ReusesHandles(Server):
+    """Gives the smallest free number as handle, as OpenSSH does; refuses one kind of request for names with `bad`."""
+
+    kind: ClassVar[int] = WRITE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown_closes = 0
+
+    def handle(self, path: bytes) -> bytes:
+        number = next(n for n in range(1000) if b"%d" % n not in self.files)
+        handle = b"%d" % number
+        self.paths[handle] = path
+        return handle
+
+    def replies_to(self, packet: bytes) -> list[bytes]:
+        kind, subject = packet[0], Reader(packet[5:]).string() if packet[0] >= OPEN else b""
+        if kind == CLOSE and subject not in self.files:
+            self.unknown_closes += 1
+        if kind == self.kind and b"bad" in (subject if kind == OPEN else self.paths.get(subject, b"")):
+            if kind == CLOSE:
+                super().replies_to(packet)
+            refusal = self.status(FAILURE)
+            return [refusal[:1] + packet[1:5] + refusal[1:]]
+        return super().replies_to(packet)
+
+
+@pytest.mark.parametrize("kind", [OPEN, WRITE, FSETSTAT, FSTAT, CLOSE])
+@pytest.mark.parametrize("size", [0, 700, 50_000])
+async def test_a_refused_file_closes_no_other_files_handle(tmp_path: Path, kind: int, size: int) -> None:
+    """A file whose OPEN, WRITE, FSETSTAT, FSTAT or CLOSE is refused fails alone: each handle is closed just once."""
+    names = [b"bad%d" % index if index % 3 == 0 else b"good%d" % index for index in range(60)]
+    here = os.fsencode(tmp_path)
+    entries = []
+    for index, name in enumerate(names):
+        (tmp_path / os.fsdecode(name)).write_bytes(bytes([index]) * size)
+        attributes = Attributes(size=size, mode=0o100644)
+        entries.append(Entry(source=here + b"/" + name, target=here + b"/to/" + name, attributes=attributes))
+    (tmp_path / "to").mkdir()
+    server = ReusesHandles()
+    server.kind = kind  # type: ignore[misc]  # each case refuses another kind
+    with in_memory(server) as serving:
+        client = await SftpClient.open(serving.transport, host="srv002", queue_depth=16)
+        mover = Put(follow=False)
+        outcomes = await client.run_all(mover.whole(client, entry) for entry in entries)
+        await client.close()
+    refused = {name for name, outcome in zip(names, outcomes, strict=True) if isinstance(outcome, StatusError)}
+    expected = {name for name in names if b"bad" in name} if size or kind != WRITE else set()
+    assert refused == expected
+    assert server.unknown_closes == 0
+    assert sorted(os.listdir(here + b"/to")) == sorted(set(names) - refused)
+    for index, name in enumerate(names):
+        if name not in refused:
+            assert (tmp_path / "to" / os.fsdecode(name)).read_bytes() == bytes([index]) * size
+
+
+async def test_a_part_that_was_there_before_is_left_alone(tmp_path: Path) -> None:
+    """When the part's name is taken, which random names make all but impossible, it is not ours to remove."""
+
+    class Collides(Server):
+        removed: ClassVar[list[bytes]] = []
+
+        def open(self, fields: Any) -> bytes:
+            return self.status(FAILURE)
+
+        def remove(self, fields: Any) -> bytes:
+            self.removed.append(fields.string())
+            return self.status(0)
+
+    (tmp_path / "a").write_bytes(b"x")
+    here = os.fsencode(tmp_path)
+    entry = Entry(source=here + b"/a", target=here + b"/b", attributes=Attributes(size=1, mode=0o100644))
+    with in_memory(Collides()) as serving:
+        client = await SftpClient.open(serving.transport, host="srv002")
+        (outcome,) = await client.run_all([Put(follow=False).whole(client, entry)])
+        await client.close()
+    assert isinstance(outcome, StatusError)
+    assert Collides.removed == []
