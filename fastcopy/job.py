@@ -13,11 +13,12 @@ import os
 from typing import TYPE_CHECKING
 
 from fastcopy.config import SymlinkPolicy
-from fastcopy.errors import FastcopyError, UsageError
+from fastcopy.errors import FastcopyError, ProtocolError, UsageError
 from fastcopy.events import BytesMoved, Event, FileDone, Found, PhaseBegan, Warned
 from fastcopy.measure.local_cpu import SOURCE, LocalMeter
 from fastcopy.measure.report import Report, ReportBuilder, Settings, SideCpu
 from fastcopy.model import CpuUsage, Direction, FileKind
+from fastcopy.sftp.operation import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
@@ -71,6 +72,8 @@ async def run_copy(
         await job.run()
     except FastcopyError as exc:
         report.aborted(exc)
+    except StatusError as exc:  # a refusal outside any one file
+        report.aborted(ProtocolError(f"{exc.message} (status {exc.code})"))
     report.cpu_local = SideCpu(usage=meter.usage(job.ended_cpu), source=SOURCE)
     return report.build()
 
@@ -140,10 +143,9 @@ class _Job:
 
         found, failed = await find_local_sources([source.path for source in self._sources])
         channels = await self._connect(stack, self._destination)
-        client = channels.clients[0]
         with self._phase("scan"):
-            placed = await place_put(client, found, failed, self._destination.path)
-            target = RemoteTarget(client)
+            placed = await place_put(channels.clients[0], found, failed, self._destination.path)
+            target = RemoteTarget(channels)
             if placed.make_directory:
                 folder = Folder(path=placed.directory, mode=0o777 & ~self._umask)
                 for error in await target.make_folders([folder]):
@@ -269,7 +271,7 @@ class _Job:
 
         try:
             preparer = Preparer(target, self._options.transfer, self._report, self._listener, umask=self._umask)
-            windows = self._windows(channels.clients[0], preparer, placed)
+            windows = self._windows(channels, preparer, placed)
             async with self._sampling(channels):
                 with self._phase("copy"):
                     first, complete = await anext(windows, ([], True))
@@ -294,7 +296,7 @@ class _Job:
         preparer.told()
 
     async def _windows(
-        self, client: SftpClient | None, preparer: Preparer, placed: Placed
+        self, channels: Channels | None, preparer: Preparer, placed: Placed
     ) -> AsyncIterator[tuple[list[Entry], bool]]:
         """Yield what is to be copied, window by window, and whether that is surely all: files first, then trees."""
         from fastcopy.engine.scanning import scan_tree
@@ -313,7 +315,7 @@ class _Job:
             if not tree.source.contents:
                 await preparer.prepare([(Entry(source=tree.path, target=to, attributes=tree.attributes), False)])
             scan = scan_tree(
-                client if self._report.direction is Direction.GET else None, tree.path, follow=self._follow
+                channels if self._report.direction is Direction.GET else None, tree.path, follow=self._follow
             )
             async for entries in preparer.entries(tree.path, to, scan):
                 yield entries, index == len(trees) - 1 and len(entries) < WINDOW_ENTRIES // 2

@@ -49,16 +49,10 @@ class Conversation:
         """Take the next piece of ssh's log."""
         *lines, self._begun_line = (self._begun_line + text).split("\n")
         for line in lines:
-            for told in told_lines(line.rstrip("\r"), self._is_asking):
-                os.write(self._fd, (printable(told) + "\r\n").encode())
+            line = line.rstrip("\r")
             if _ASKING.match(line):
                 self._is_asking = True
             elif _NOT_ASKING.match(line):
                 self._is_asking = False
-
-
-def told_lines(line: str, is_asking: bool) -> list[str]:
-    """Return `line` if the person at the terminal should see it, else nothing."""
-    if line.startswith("Warning: Permanently added") or (is_asking and not _NOT_TOLD.match(line)):
-        return [line]
-    return []
+            if line.startswith("Warning: Permanently added") or (self._is_asking and not _NOT_TOLD.match(line)):
+                os.write(self._fd, (printable(line) + "\r\n").encode())

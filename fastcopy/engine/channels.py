@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fastcopy.connection.ramp import LoginRamp
 from fastcopy.errors import ChannelLost, FastcopyError, TooManySessions
@@ -17,11 +17,14 @@ from fastcopy.events import ChannelsChanged, Warned
 from fastcopy.sftp.client import HandshakeFailed, SftpClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from fastcopy.config import TransferOptions
     from fastcopy.connection.base import Connection, Connector
     from fastcopy.events import Listener
+    from fastcopy.sftp.operation import Steps
+
+T = TypeVar("T")
 
 
 #: Seconds a channel for clearing up may take: a cancelled job ends within 2 s (law 12).
@@ -62,6 +65,39 @@ class Channels:
         reasons = [client.lost for client in self.clients if client.lost is not None]
         other = [reason for reason in reasons if not isinstance(reason, ChannelLost)]
         return next(iter(other + reasons), ChannelLost("every channel ended", host=self.host))
+
+    def any(self) -> SftpClient:
+        """Return a channel to ask on.
+
+        Raises: the reason, when none is left.
+        """
+        alive = self.alive
+        if not alive:
+            raise self.reason()
+        return alive[0]
+
+    async def ask(self, make: Callable[[], Steps[T]]) -> T:
+        """Run what `make` makes on any channel, and anew on another when that one is lost meanwhile.
+
+        For questions, and for what may be done twice. Raises: as the steps do; the reason, when no channel is left.
+        """
+        outcome = (await self.ask_all([make]))[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    async def ask_all(self, makes: Iterable[Callable[[], Steps[T]]]) -> list[T | BaseException]:
+        """Like `ask`, side by side; return each one's result, or what it raised, in order.
+
+        Raises: the reason, when no channel is left.
+        """
+        outcomes: dict[int, T | BaseException] = {}
+        waiting = dict(enumerate(makes))
+        while waiting:
+            results = await self.any().run_all(make() for make in waiting.values())
+            outcomes |= zip(waiting, results, strict=True)
+            waiting = {index: make for index, make in waiting.items() if isinstance(outcomes[index], ChannelLost)}
+        return [outcomes[index] for index in range(len(outcomes))]
 
     async def first(self) -> SftpClient:
         """Log in, asking on the terminal if need be, and open the first channel.

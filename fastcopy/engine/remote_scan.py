@@ -23,6 +23,7 @@ from fastcopy.store.scan import WINDOW_ENTRIES, WINDOW_S, ScanFailed, Scanned
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from fastcopy.engine.channels import Channels
     from fastcopy.sftp.client import SftpClient
     from fastcopy.sftp.operation import Steps
     from fastcopy.sftp.packets import Name
@@ -40,9 +41,9 @@ Item = Scanned | ScanFailed
 class RemoteScan:
     """The listing of everything beneath one remote folder, which is not listed itself."""
 
-    def __init__(self, client: SftpClient, root: bytes, *, follow: bool) -> None:
+    def __init__(self, channels: Channels, root: bytes, *, follow: bool) -> None:
         """`follow`: tell of what symlinks lead to, and go into folders they lead to."""
-        self._client = client
+        self._channels = channels
         self._root = root
         self._follow = follow
         self._pages: asyncio.Queue[list[Item] | None] = asyncio.Queue(_PAGES_WAITING)
@@ -51,7 +52,7 @@ class RemoteScan:
     async def windows(self) -> AsyncIterator[list[Item]]:
         """Yield windows of items.
 
-        Raises: ChannelLost when the channel ends meanwhile.
+        Raises: the reason, when no channel is left.
         Cancellation (or closing the iterator): ends the listing.
         """
         lister = asyncio.create_task(self._list_all(), name=f"list {self._root!r}")
@@ -86,52 +87,64 @@ class RemoteScan:
             await self._pages.put(None)
 
     async def _list(self, folder: bytes, links: int) -> None:
+        """List one folder; on another channel again, from its beginning, when the first one is lost meanwhile."""
+        told: set[bytes] = set()
+        while True:
+            client = self._channels.any()
+            try:
+                await self._list_on(client, folder, links, told)
+                return
+            except ChannelLost:
+                continue
+
+    async def _list_on(self, client: SftpClient, folder: bytes, links: int, told: set[bytes]) -> None:
+        """List one folder on one channel; names in `told` were told before, and those told now join them."""
         whole = join(self._root, folder) if folder else self._root
-        names_seen: set[bytes] = set()
+        listed: set[bytes] = set()
         handle = None
         try:
-            handle = await self._client.run(operations.open_directory(whole))
+            handle = await client.run(operations.open_directory(whole))
             ended = False
             while not ended:
-                names, ended = await self._client.run(operations.read_directory(handle))
-                await self._pages.put(await self._page(folder, links, names, names_seen))
+                names, ended = await client.run(operations.read_directory(handle))
+                good, bad = _sorted_out(names, listed, folder, client.host)
+                items = await self._page(client, folder, links, [name for name in good if name.filename not in told])
+                told |= listed
+                await self._pages.put(items + bad)
         except StatusError as exc:
             error = remote_error(exc, whole, "list", of_source=True)
             await self._pages.put([ScanFailed(path=folder, error=error)])
         finally:
             if handle is not None:
-                self._client.start(_close(handle)).add_done_callback(_forget)
+                client.start(_close(handle)).add_done_callback(_forget)
 
-    async def _page(self, folder: bytes, links: int, names: list[Name], seen: set[bytes]) -> list[Item]:
-        """Turn names as listed into items; what the listing did not tell is asked for side by side."""
+    async def _page(self, client: SftpClient, folder: bytes, links: int, names: list[Name]) -> list[Item]:
+        """Turn names as listed into items; what the listing did not tell is asked for side by side.
+
+        Raises: ChannelLost; nothing of this page was told then.
+        """
         items: list[Item] = []
+        folders: list[tuple[bytes, int]] = []
         to_ask: list[bytes] = []
         for name in names:
             relative = join(folder, name.filename)
-            try:
-                check_component(name.filename, host=self._client.host)
-                if name.filename in seen:
-                    raise UnsafeName("it was listed twice", path=name.filename, host=self._client.host)
-            except UnsafeName as exc:
-                items.append(ScanFailed(path=folder, error=exc))
-                continue
-            seen.add(name.filename)
             kind = name.attributes.kind
             if kind in (FileKind.SYMLINK, FileKind.UNKNOWN):
                 to_ask.append(relative)
-            else:
-                if kind is FileKind.DIRECTORY:
-                    self._pending.append((relative, links))
-                items.append(Scanned(path=relative, attributes=name.attributes, is_part=is_part_name(name.filename)))
-        outcomes = await self._client.run_all(
-            look_at(join(self._root, relative), follow=self._follow) for relative in to_ask
-        )
+                continue
+            if kind is FileKind.DIRECTORY:
+                folders.append((relative, links))
+            items.append(Scanned(path=relative, attributes=name.attributes, is_part=is_part_name(name.filename)))
+        outcomes = await client.run_all(look_at(join(self._root, relative), follow=self._follow) for relative in to_ask)
         for relative, outcome in zip(to_ask, outcomes, strict=True):
-            items.append(self._item(relative, links, outcome))
+            items.append(self._item(relative, links, outcome, folders))
+        self._pending += folders
         return items
 
-    def _item(self, relative: bytes, links: int, outcome: Looked | BaseException) -> Item:
-        """Turn what was asked about one name into its item."""
+    def _item(
+        self, relative: bytes, links: int, outcome: Looked | BaseException, folders: list[tuple[bytes, int]]
+    ) -> Item:
+        """Turn what was asked about one name into its item; a folder joins `folders`."""
         whole = join(self._root, relative)
         if isinstance(outcome, ChannelLost):
             raise outcome
@@ -143,8 +156,24 @@ class RemoteScan:
         if attributes.kind is FileKind.DIRECTORY:
             if links >= _MOST_LINKS:
                 return ScanFailed(path=relative, error=FileError("too many symlinks on the way here", path=whole))
-            self._pending.append((relative, links + self._follow))
+            folders.append((relative, links + self._follow))
         return Scanned(path=relative, attributes=attributes, link=link, is_part=is_part_name(base(relative)))
+
+
+def _sorted_out(names: list[Name], listed: set[bytes], folder: bytes, host: str) -> tuple[list[Name], list[ScanFailed]]:
+    """Part the names a server may send from those it may not; all join `listed`, in which none may be already."""
+    good: list[Name] = []
+    bad: list[ScanFailed] = []
+    for name in names:
+        try:
+            check_component(name.filename, host=host)
+            if name.filename in listed:
+                raise UnsafeName("it was listed twice", path=name.filename, host=host)
+            good.append(name)
+        except UnsafeName as exc:
+            bad.append(ScanFailed(path=folder, error=exc))
+        listed.add(name.filename)
+    return good, bad
 
 
 Looked = tuple[Attributes, bytes | None]

@@ -11,12 +11,12 @@ from fastcopy.store.scan import scan
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from fastcopy.sftp.client import SftpClient
+    from fastcopy.engine.channels import Channels
 
 
-def scan_tree(client: SftpClient | None, root: bytes, *, follow: bool) -> AsyncIterator[list[Item]]:
-    """List everything beneath the folder `root`: on the server of `client`, or here when that is None."""
-    return _local_windows(root, follow) if client is None else RemoteScan(client, root, follow=follow).windows()
+def scan_tree(channels: Channels | None, root: bytes, *, follow: bool) -> AsyncIterator[list[Item]]:
+    """List everything beneath the folder `root`: on the server of `channels`, or here when that is None."""
+    return _local_windows(root, follow) if channels is None else RemoteScan(channels, root, follow=follow).windows()
 
 
 async def _local_windows(root: bytes, follow: bool) -> AsyncIterator[list[Item]]:

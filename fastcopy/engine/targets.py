@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from fastcopy.engine.refusals import remote_error
@@ -22,7 +23,7 @@ from fastcopy.sftp.operation import StatusError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fastcopy.sftp.client import SftpClient
+    from fastcopy.engine.channels import Channels
     from fastcopy.sftp.operation import Steps
     from fastcopy.store.local import LocalStore
 
@@ -69,9 +70,8 @@ def by_depth(folders: Iterable[Folder]) -> list[list[Folder]]:
 class RemoteTarget:
     """The server's tree."""
 
-    def __init__(self, client: SftpClient) -> None:
-        """`client`: the channel to ask on."""
-        self._client = client
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
         self._new: set[bytes] = set()  # folders we made: nothing is in them but our own
         self._listed: tuple[bytes, dict[bytes, Attributes]] | None = None  # the last folder listed
         self._to_finish: list[Folder] = []
@@ -79,7 +79,7 @@ class RemoteTarget:
     async def make_folders(self, folders: Sequence[Folder]) -> list[FastcopyError | None]:
         errors: dict[bytes, FastcopyError | None] = {}
         for level in by_depth(folders):
-            outcomes = await self._client.run_all(_make_folder(folder) for folder in level)
+            outcomes = await self._channels.ask_all(partial(_make_folder, folder) for folder in level)
             for folder, outcome in zip(level, outcomes, strict=True):
                 errors[folder.path] = self._note(folder, outcome)
         return [errors[folder.path] for folder in folders]
@@ -114,7 +114,7 @@ class RemoteTarget:
             names = self._listed[1]
         elif len(paths) >= _LIST_FROM_NAMES:
             try:
-                listing = await self._client.run(operations.list_directory(folder or b"."))
+                listing = await self._channels.ask(partial(operations.list_directory, folder or b"."))
                 names = {name.filename: name.attributes for name in listing}
                 self._listed = (folder, names)
             except StatusError:
@@ -122,9 +122,8 @@ class RemoteTarget:
         if names is not None:
             found |= {path: names[base(path)] for path in paths if base(path) in names}
             return
-        for path, outcome in zip(
-            paths, await self._client.run_all(operations.lstat_if_there(path) for path in paths), strict=True
-        ):
+        outcomes = await self._channels.ask_all(partial(operations.lstat_if_there, path) for path in paths)
+        for path, outcome in zip(paths, outcomes, strict=True):
             if isinstance(outcome, Attributes):
                 found[path] = outcome
             elif isinstance(outcome, BaseException) and not isinstance(outcome, StatusError):
@@ -133,7 +132,7 @@ class RemoteTarget:
     async def finish_folders(self) -> list[tuple[bytes, FastcopyError]]:
         failed: list[tuple[bytes, FastcopyError]] = []
         for level in reversed(by_depth(self._to_finish)):
-            outcomes = await self._client.run_all(operations.setstat(f.path, _final(f)) for f in level)
+            outcomes = await self._channels.ask_all(partial(operations.setstat, f.path, _final(f)) for f in level)
             for folder, outcome in zip(level, outcomes, strict=True):
                 if isinstance(outcome, StatusError):
                     failed.append((folder.path, remote_error(outcome, folder.path, "set mode of")))

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -643,24 +644,68 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
+    def shows_typing(self) -> bool:
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
+
+    def expect_end(self) -> None:
+        """Wait until the program has ended, and leave its status to `close`."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
     def close(self) -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.fd)
         return status
 
 
-def test_the_first_login_asks_on_the_terminal_and_survives_its_interrupt(
-    sshd: Sshd, tmp_path: Path, private_parent: Path
-) -> None:
-    """The host key question and the passphrase are asked as ssh asks; a later Ctrl-C does not reach the login."""
+@pytest.fixture
+def locked_key(sshd: Sshd, tmp_path: Path) -> Path:
+    """A copy of the client key, under the passphrase `open sesame`."""
     key = tmp_path / "locked"
     shutil.copy(sshd.keys.client, key)
-    subprocess.run(
-        ["ssh-keygen", "-q", "-p", "-N", "open sesame", "-f", str(key)], check=True, stdout=subprocess.DEVNULL
-    )
+    lock = ["ssh-keygen", "-q", "-p", "-N", "open sesame", "-f", str(key)]
+    subprocess.run(lock, check=True, stdout=subprocess.DEVNULL)
+    return key
+
+
+#: Gives up at the first Ctrl-C, as the command line does.
+QUITTER = """
+import asyncio, sys, tempfile
+from fastcopy.config import SshOptions
+from fastcopy.connection.openssh import OpensshConnector
+tempfile.tempdir = sys.argv[2]
+async def main():
+    connector = OpensshConnector("t", None, SshOptions(config_file=sys.argv[1]))
+    try:
+        await connector.connect(interactive=True)
+    finally:
+        await connector.close()
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_an_interrupted_question_leaves_the_terminal_as_it_was(
+    sshd: Sshd, tmp_path: Path, private_parent: Path, locked_key: Path
+) -> None:
+    """Ctrl-C at the passphrase ends ssh in order: what is typed afterwards is shown again."""
+    config = sshd.write_client_config(tmp_path / "config", IdentityFile=locked_key, IdentityAgent="none")
+    terminal = Terminal([sys.executable, "-c", QUITTER, str(config), str(private_parent)])
+    terminal.expect("Enter passphrase")
+    assert not terminal.shows_typing()
+    terminal.type("\x03")
+    terminal.expect_end()
+    assert (terminal.shows_typing(), terminal.close()) == (True, 130)
+
+
+def test_the_first_login_asks_on_the_terminal_and_survives_its_interrupt(
+    sshd: Sshd, tmp_path: Path, private_parent: Path, locked_key: Path
+) -> None:
+    """The host key question and the passphrase are asked as ssh asks; a later Ctrl-C does not reach the login."""
     config = sshd.write_client_config(
         tmp_path / "config",
-        IdentityFile=key,
+        IdentityFile=locked_key,
         UserKnownHostsFile=tmp_path / "known_hosts",
         StrictHostKeyChecking="ask",
         IdentityAgent="none",

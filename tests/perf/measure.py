@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Seconds between two looks at the memory. Source: issue 2.
 _SAMPLE_S = 0.1
 #: Seconds a command may take before it counts as hanging; sftp over a long road takes 40.
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 #: Seconds an interrupted command gets to clean up. Source: law 12.
 _GRACE_S = 3.0
 #: Characters of a failed command's output that are shown.

@@ -82,7 +82,7 @@ def rsync(*options: str) -> Build:
 
 
 def lftp(pieces: int = 1) -> Build:
-    """One file: requests as large as OpenSSH serves, and enough of them in flight. A get may be cut into pieces."""
+    """One file, many large requests in flight (it hangs when told to write more than 64k each). A get may be cut."""
 
     def build(trip: Trip) -> Command:
         how = "put" if trip.is_put else f"pget -n {pieces}"
@@ -108,7 +108,7 @@ def _lftp(trip: Trip, line: str) -> Command:
         "sftp:auto-confirm": "yes",
         "sftp:connect-program": f'"{_ssh_program(trip)}"',
         "sftp:size-read": "255k",
-        "sftp:size-write": "255k",
+        "sftp:size-write": "64k",
         "sftp:max-packets-in-flight": "64",
     }
     lines = [f"set {name} {value}" for name, value in settings.items()]
@@ -116,8 +116,8 @@ def _lftp(trip: Trip, line: str) -> Command:
     return Command(words=("lftp", "--norc", "-c", script))
 
 
-def rclone(streams: int = 1) -> Build:
-    """One file, in `streams` pieces where rclone can do that: on a get."""
+def rclone(chunk: str = "255k", streams: int = 1) -> Build:
+    """One file in requests of `chunk`, and in `streams` pieces where rclone can do that: on a get."""
 
     def build(trip: Trip) -> Command:
         server = trip.server
@@ -128,7 +128,7 @@ def rclone(streams: int = 1) -> Build:
             "--sftp-user": server.user,
             "--sftp-key-file": server.identity,
             "--sftp-known-hosts-file": server.known_hosts,
-            "--sftp-chunk-size": "255k",
+            "--sftp-chunk-size": chunk,
             "--sftp-concurrency": 64,
             "--sftp-disable-hashcheck": "true",
             "--multi-thread-streams": streams,

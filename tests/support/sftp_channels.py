@@ -74,8 +74,8 @@ class InMemory(threading.Thread):
     def run(self) -> None:
         with contextlib.suppress(ChannelLost):
             while head := self._exactly(4):
-                for reply in self.server.replies_to(self._exactly(int.from_bytes(head))):
-                    send_all(self.far_end, string(reply))
+                replies = self.server.replies_to(self._exactly(int.from_bytes(head)))
+                send_all(self.far_end, b"".join(map(string, replies)))
         self.far_end.close()
         for fd in self.server.files.values():
             os.close(fd)

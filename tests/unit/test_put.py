@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ReusesHandles(Server):
-    """Gives the smallest free number as handle, as OpenSSH does; refuses one kind of request for names with `bad`."""
+    """Gives the smallest free number as handle, as OpenSSH does; refuses one kind of request for names with `wrong`."""
 
     kind: ClassVar[int] = WRITE
 
@@ -37,7 +37,7 @@ class ReusesHandles(Server):
         kind, subject = packet[0], Reader(packet[5:]).string() if packet[0] >= OPEN else b""
         if kind == CLOSE and subject not in self.files:
             self.unknown_closes += 1
-        if kind == self.kind and b"bad" in (subject if kind == OPEN else self.paths.get(subject, b"")):
+        if kind == self.kind and b"wrong" in (subject if kind == OPEN else self.paths.get(subject, b"")):
             if kind == CLOSE:
                 super().replies_to(packet)
             refusal = self.status(FAILURE)
@@ -49,7 +49,7 @@ class ReusesHandles(Server):
 @pytest.mark.parametrize("size", [0, 700, 50_000])
 async def test_a_refused_file_closes_no_other_files_handle(tmp_path: Path, kind: int, size: int) -> None:
     """A file whose OPEN, WRITE, FSETSTAT, FSTAT or CLOSE is refused fails alone: each handle is closed just once."""
-    names = [b"bad%d" % index if index % 3 == 0 else b"good%d" % index for index in range(60)]
+    names = [b"wrong%d" % index if index % 3 == 0 else b"good%d" % index for index in range(60)]
     here = os.fsencode(tmp_path)
     entries = []
     for index, name in enumerate(names):
@@ -65,7 +65,7 @@ async def test_a_refused_file_closes_no_other_files_handle(tmp_path: Path, kind:
         outcomes = await client.run_all(mover.whole(client, entry) for entry in entries)
         await client.close()
     refused = {name for name, outcome in zip(names, outcomes, strict=True) if isinstance(outcome, StatusError)}
-    expected = {name for name in names if b"bad" in name} if size or kind != WRITE else set()
+    expected = {name for name in names if b"wrong" in name} if size or kind != WRITE else set()
     assert refused == expected
     assert server.unknown_closes == 0
     assert sorted(os.listdir(here + b"/to")) == sorted(set(names) - refused)

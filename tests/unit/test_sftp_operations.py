@@ -70,7 +70,7 @@ def test_names_come_until_the_end() -> None:
         return sftp_wire.names(request_id, names[number - 1])
 
     operation, directory = listed(answer)
-    assert [name.filename for name in operation.result] == names[2:]
+    assert [name.filename for name in operation.result or ()] == names[2:]
     assert directory.open == 0
 
 
@@ -91,7 +91,7 @@ def test_behind_the_end_a_server_may_refuse() -> None:
         return sftp_wire.status(request_id, sftp_wire.EOF if number == 2 else sftp_wire.FAILURE)
 
     operation, directory = listed(answer)
-    assert [name.filename for name in operation.result] == [b"a", b"b"]
+    assert [name.filename for name in operation.result or ()] == [b"a", b"b"]
     assert directory.open == 0
 
 
