@@ -160,10 +160,10 @@ class RemoteScan:
         return Scanned(path=relative, attributes=attributes, link=link, is_part=is_part_name(base(relative)))
 
 
-def _sorted_out(names: list[Name], listed: set[bytes], folder: bytes, host: str) -> tuple[list[Name], list[ScanFailed]]:
+def _sorted_out(names: list[Name], listed: set[bytes], folder: bytes, host: str) -> tuple[list[Name], list[Item]]:
     """Part the names a server may send from those it may not; all join `listed`, in which none may be already."""
     good: list[Name] = []
-    bad: list[ScanFailed] = []
+    bad: list[Item] = []
     for name in names:
         try:
             check_component(name.filename, host=host)
