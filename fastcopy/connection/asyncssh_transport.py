@@ -35,10 +35,11 @@ _TURN_BYTES = 512 << 10
 _READ_BYTES = 256 << 10
 #: Buffers in one pwritev; well below IOV_MAX. Source: limits.h of Linux and macOS: 1024.
 _MOST_PIECES = 64
-#: Seconds. How long to let payload gather (or drain) instead of waking for each SSH packet: see transport/pipe.py.
-PACE_S = 0.0005
-#: Bytes of files that must have moved since the last `wait` for the stream to count as streaming.
-_STREAMING_BYTES = 16 << 10
+#: How long to let payload gather (or drain) instead of waking for each SSH packet, as (bytes of files moved since the
+#: last `wait`, seconds), the fastest first. Each wake-up also takes the interpreter's lock from the loop's thread.
+#: Source: our measurement: get at 2 ms beside 0.5 ms: a third of the wake-ups, 20 % less CPU; and see
+#: transport/pipe.py: less than a small file does not count as streaming.
+PACES = ((512 << 10, 0.002), (16 << 10, 0.0005))
 #: Bytes kept of what the far program prints on stderr.
 _SAID_BYTES = 8 << 10
 _NOTHING = memoryview(b"")
@@ -199,14 +200,14 @@ class SessionTransport:
             self._call(self._resume_reading)
 
     def wait(self, *, readable: bool, writable: bool, timeout_s: float) -> None:
-        """See Transport.wait. While file bytes stream it sleeps PACE_S once before it will wait for the bell."""
+        """See Transport.wait. While file bytes stream it sleeps a pace of PACES before it will wait for the bell."""
         if self._is_ready(readable, writable):
             self._is_woken = False
             return
-        is_streaming = self._moved_bytes >= _STREAMING_BYTES
+        pace_s = next((pace_s for moved_bytes, pace_s in PACES if self._moved_bytes >= moved_bytes), None)
         self._moved_bytes = 0
-        if is_streaming:
-            time.sleep(max(0.0, min(PACE_S, timeout_s)))
+        if pace_s is not None:
+            time.sleep(max(0.0, min(pace_s, timeout_s)))
             return
         self._bell.clear()
         self._is_waiting = True
@@ -321,7 +322,6 @@ class SessionTransport:
     def _arrive(self, data: bytes) -> None:
         self._incoming.append(data)
         self._arrived_bytes += len(data)
-        self._ring()
         if self._arrived_bytes - self._taken_bytes > self._memory_bytes:
             self._pause_reading()
 

@@ -44,6 +44,7 @@ class ConfigReader:
         self.warnings: list[str] = []
         self.wants_final_pass = False
         self._host = host
+        self._matched_host = host
         self._local_user = local_user
         self._is_final_pass = False
         self._is_system = False
@@ -84,9 +85,11 @@ class ConfigReader:
                 continue  # as ssh does: both files may be missing or unreadable
         self._is_system = False
 
-    def read_final_pass(self, config_file: str | None) -> None:
-        """Read the files again for `Match final`, as ssh does once the host's name is known."""
+    def read_final_pass(self, config_file: str | None, hostname: str) -> None:
+        """Read the files again for `Match final`, as ssh does: Host lines now speak of `hostname`, which stands."""
         self._is_final_pass = True
+        self._matched_host = hostname
+        self.set("HostName", hostname)
         self.read_files(config_file)
 
     def _file(self, path: str, is_active: bool, depth: int) -> None:
@@ -115,7 +118,7 @@ class ConfigReader:
         if not words:
             raise UsageError(f"{found[1]} has no value")
         if keyword == "host" and may_apply is not None:
-            return may_apply and matches_host(words, self._host)
+            return may_apply and matches_host(words, self._matched_host)
         if keyword == "match" and may_apply is not None:
             return self._matches(words) and may_apply
         if keyword == "include":

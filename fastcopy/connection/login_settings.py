@@ -109,9 +109,10 @@ def login_settings(host: str, user: str | None, options: SshOptions) -> LoginSet
     for option in options.options:
         reader.read_option(option)
     reader.read_files(options.config_file)
+    meaning = _Meaning(reader, host, local_user, options)
     if reader.wants_final_pass:
-        reader.read_final_pass(options.config_file)
-    return _Meaning(reader, host, local_user, options).settings()
+        reader.read_final_pass(options.config_file, meaning.hostname())
+    return meaning.settings()
 
 
 def jump_options(options: SshOptions) -> SshOptions:
@@ -129,7 +130,7 @@ def split_jumps(jumps: str) -> tuple[tuple[str | None, str, int | None], ...]:
     return tuple(_jump(text.strip()) for text in jumps.split(","))
 
 
-_JUMP = re.compile(r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?/?")
+_JUMP = re.compile(r"(?:ssh://)?(?:(?P<user>.+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:@\[\]]+))(?::(?P<port>\d+))?/?")
 
 
 def _jump(text: str) -> tuple[str | None, str, int | None]:
@@ -164,9 +165,14 @@ class _Meaning:
         self._options = options
         self._tokens: dict[str, Callable[[], str]] = {"%": lambda: "%"}
 
+    def hostname(self) -> str:
+        """Return the name to connect to."""
+        said = self._reader.get("hostname") or "%h"
+        return self._expand(said, "HostName", {"h": lambda: self._host}).lower()
+
     def settings(self) -> LoginSettings:
         get = self._reader.get
-        hostname = self._expand(get("hostname") or self._host, "hostname", {"h": lambda: self._host})
+        hostname = self.hostname()
         user = get("user") or self._local_user
         port = self._number("port", 22, 1, 65535)
         jump, command = self._way(get("proxyjump"), get("proxycommand"))

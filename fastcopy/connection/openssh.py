@@ -150,18 +150,23 @@ class OpensshConnector:
             log=log,
             batch=terminal_fd is None,
         )
-        on_log = Conversation(terminal_fd).hear if terminal_fd is not None else None
+        conversation = Conversation(terminal_fd) if terminal_fd is not None else None
+        on_log = conversation.hear if conversation is not None else None
         with _system_errors_told(self._host):
             master = SshMaster(socket=socket, log=log, on_log=on_log)
         try:
             with _system_errors_told(self._host):
-                if terminal_fd is None:
+                if conversation is None:
                     master.start(command)
                 else:
                     master.start_on_terminal(command)
-            await self._wait_listening(master, setup, asks=terminal_fd is not None)
+            await self._wait_listening(master, setup, asks=conversation is not None)
         except BaseException:
-            await master.end()
+            try:
+                await master.end()
+            finally:
+                if conversation is not None:
+                    conversation.restore()
             raise
         info = login_facts(master.log, host=self._host)
         return OpensshConnection(setup, socket, info=info, timeout_s=self._options.connect_timeout_s, master=master)

@@ -25,6 +25,13 @@ def route(request: pytest.FixtureRequest, sshd: Sshd) -> Route:
     return Route(direction=direction, way=way, sshd=sshd)
 
 
+@pytest.fixture(params=[("put", "openssh"), ("get", "asyncssh")], ids="-".join)
+def each_direction(request: pytest.FixtureRequest, sshd: Sshd) -> Route:
+    """Put over OpenSSH and get over asyncssh: for tests whose subject lies above the transports."""
+    direction, way = request.param
+    return Route(direction=direction, way=way, sshd=sshd)
+
+
 @pytest.fixture(scope="session")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of every odd size and name. Never changed by a test."""

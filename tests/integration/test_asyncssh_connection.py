@@ -462,6 +462,28 @@ async def settled(left: Callable[[], list[str]], baseline: list[str]) -> None:
     assert left() == baseline
 
 
+async def test_cancelled_channel_takes_no_session(sshd_with: SshdFactory) -> None:
+    """With MaxSessions 1, channels that were given up while they opened do not keep a later one out."""
+    server = sshd_with(MaxSessions=1)
+    async with login(server) as connection:
+        for turns in range(12):
+            opening = asyncio.create_task(connection.open_sftp())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError, TooManySessions):
+                (await opening).close()
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                transport = await connection.open_sftp()
+                break
+            except TooManySessions:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+        transport.close()
+
+
 async def test_cancelled_while_a_person_types(sshd_with: SshdFactory, tmp_path: Path) -> None:
     """A login given up while it waits for a passphrase ends at once, and does not hold up the end of the loop."""
     server = sshd_with()

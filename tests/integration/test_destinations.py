@@ -44,13 +44,15 @@ FILES: dict[bytes, int | bytes] = {b"file": 10, b"other": 11, b"dir/top": 12, b"
 
 @pytest.mark.parametrize(("sources", "destination", "expected"), RULES)
 def test_a_rule_twice(
-    sources: tuple[str, ...], destination: str, expected: set[bytes], route: Route, tmp_path: Path
+    sources: tuple[str, ...], destination: str, expected: set[bytes], each_direction: Route, tmp_path: Path
 ) -> None:
     """D11: each row of the table holds, on the second run as on the first."""
     build(tmp_path / "from", FILES)
     build(tmp_path / "to", {b"there/": 0})
     for _ in range(2):
-        outcome = route.copy(*(f"{tmp_path}/from/{name}" for name in sources), to=f"{tmp_path}/to/{destination}")
+        outcome = each_direction.copy(
+            *(f"{tmp_path}/from/{name}" for name in sources), to=f"{tmp_path}/to/{destination}"
+        )
         assert outcome.exit_code == 0, outcome.stderr
         assert {name for name, node in snapshot(tmp_path / "to").items() if node.kind == "file"} == expected
 
@@ -98,45 +100,45 @@ def test_a_url_is_a_place(url: str, sshd: Sshd, tmp_path: Path) -> None:
     assert (outcome.exit_code, (tmp_path / "two words").read_bytes()) == (0, b"url"), outcome.stderr
 
 
-def test_two_sources_of_one_name_are_refused_first(route: Route, tmp_path: Path) -> None:
+def test_two_sources_of_one_name_are_refused_first(each_direction: Route, tmp_path: Path) -> None:
     """Two sources that would land on one name are an error before any byte moves."""
     build(tmp_path / "from", {b"a/same": 10, b"b/same": 11, b"c/other": 1})
     sources = [f"{tmp_path}/from/{name}" for name in ("a/same", "b/same", "c/other")]
-    outcome = route.copy(*sources, to=tmp_path / "to")
+    outcome = each_direction.copy(*sources, to=tmp_path / "to")
     assert (outcome.exit_code, (tmp_path / "to").exists()) == (2, False), outcome.stderr
     assert "same" in outcome.said
 
 
-def test_two_contents_of_one_name_are_refused_first(route: Route, tmp_path: Path) -> None:
+def test_two_contents_of_one_name_are_refused_first(each_direction: Route, tmp_path: Path) -> None:
     """The same when the names meet because the contents of two directories do."""
     build(tmp_path / "from", {b"a/same": 10, b"b/same": 11})
-    outcome = route.copy(f"{tmp_path}/from/a/", f"{tmp_path}/from/b/", to=tmp_path / "to")
+    outcome = each_direction.copy(f"{tmp_path}/from/a/", f"{tmp_path}/from/b/", to=tmp_path / "to")
     assert (outcome.exit_code, list((tmp_path / "to").glob("*"))) == (2, []), outcome.stderr
 
 
-def test_a_file_where_a_directory_is_needed(route: Route, tmp_path: Path) -> None:
+def test_a_file_where_a_directory_is_needed(each_direction: Route, tmp_path: Path) -> None:
     """A destination that is a file refuses a directory, and stays what it was."""
     build(tmp_path / "from", {b"dir/f": 10})
     (tmp_path / "to").write_bytes(b"mine")
-    outcome = route.copy(tmp_path / "from" / "dir", to=tmp_path / "to")
+    outcome = each_direction.copy(tmp_path / "from" / "dir", to=tmp_path / "to")
     assert (outcome.exit_code, (tmp_path / "to").read_bytes()) == (4, b"mine"), outcome.stderr
 
 
-def test_a_directory_where_a_file_should_go(route: Route, tmp_path: Path) -> None:
+def test_a_directory_where_a_file_should_go(each_direction: Route, tmp_path: Path) -> None:
     """D19: a directory in a file's way fails that file by name, and the others arrive."""
     build(tmp_path / "from", {b"clash": 10, b"fine": 11})
     build(tmp_path / "to", {b"clash/inside": 5})
-    outcome = route.copy(f"{tmp_path}/from/", to=tmp_path / "to")
+    outcome = each_direction.copy(f"{tmp_path}/from/", to=tmp_path / "to")
     kinds = [failure["kind"] for failure in outcome.report["failures"]]
     assert (outcome.exit_code, kinds) == (4, ["TargetIsDirectory"]), outcome.stderr
     assert sorted(snapshot(tmp_path / "to")) == [b"clash", b"clash/inside", b"fine"]
 
 
-def test_a_file_in_the_way_of_a_folder_of_the_tree(route: Route, tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_a_folder_of_the_tree(each_direction: Route, tmp_path: Path) -> None:
     """A file where the tree has a directory fails what lies below it, is kept, and the others arrive."""
     build(tmp_path / "from", {b"clash/inside": 10, b"fine": 11})
     build(tmp_path / "to", {b"clash": b"mine"})
-    outcome = route.copy(f"{tmp_path}/from/", to=tmp_path / "to")
+    outcome = each_direction.copy(f"{tmp_path}/from/", to=tmp_path / "to")
     assert (outcome.exit_code, (tmp_path / "to" / "clash").read_bytes()) == (4, b"mine"), outcome.stderr
     assert sorted(snapshot(tmp_path / "to")) == [b"clash", b"fine"]
 

@@ -37,10 +37,10 @@ def disk() -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_five_gibibytes_with_marks(route: Route, disk: Path) -> None:
+def test_five_gibibytes_with_marks(each_direction: Route, disk: Path) -> None:
     """A26: 5 GiB in chunks over two logins: every mark and every byte between is where it was."""
     source = sparse_file(disk / "source", SIZE, MARKS)
-    outcome = route.copy(source, to=disk / "copy", options=("-n", 4, "--connections", 2), timeout_s=500)
+    outcome = each_direction.copy(source, to=disk / "copy", options=("-n", 4, "--connections", 2), timeout_s=500)
     assert outcome.exit_code == 0, outcome.stderr
     assert outcome.report["bytes"]["copied"] == SIZE
     assert (disk / "copy").stat().st_size == SIZE

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,7 @@ from fastcopy.errors import (
 from tests.support.sshd import Sshd, sftp_server_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from fastcopy.transport.base import Transport
     from tests.conftest import SshdFactory
@@ -52,8 +51,6 @@ INIT = b"\0\0\0\5\1\0\0\0\3"
 VERSION = b"\2\0\0\0\3"
 #: Seconds. Far more than anything here takes; a test never gates on it.
 PATIENCE_S = 20.0
-
-Connect = Callable[..., Awaitable[OpensshConnection]]
 
 
 @pytest.fixture(autouse=True)
@@ -626,9 +623,10 @@ class Terminal:
     """A program on a terminal of its own, and a person who reads and types."""
 
     def __init__(self, argv: list[str]) -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
+        pid, self.fd = pty.fork()
+        if pid == 0:
             os.execv(argv[0], argv)
+        self.process = psutil.Process(pid)
         self.shown = ""
 
     def expect(self, words: str) -> None:
@@ -647,14 +645,31 @@ class Terminal:
     def shows_typing(self) -> bool:
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
-    def expect_end(self) -> None:
-        """Wait until the program has ended, and leave its status to `close`."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-
-    def close(self) -> int:
-        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        os.close(self.fd)
+    def wait(self) -> int | None:
+        """Wait until the program has ended; return its exit status."""
+        status: int | None = self.process.wait(PATIENCE_S)
         return status
+
+    def close(self) -> None:
+        """Hang up: what still runs there is killed."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.process.kill()
+            self.process.wait()
+        os.close(self.fd)
+
+
+@pytest.fixture
+def terminal_for(private_parent: Path) -> Iterator[Callable[[str, Path], Terminal]]:
+    """Runs a script with this ssh_config on a terminal that is hung up with the test."""
+    terminals: list[Terminal] = []
+
+    def run(script: str, config: Path) -> Terminal:
+        terminals.append(Terminal([sys.executable, "-c", script, str(config), str(private_parent)]))
+        return terminals[-1]
+
+    yield run
+    for terminal in terminals:
+        terminal.close()
 
 
 @pytest.fixture
@@ -687,20 +702,19 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupted_question_leaves_the_terminal_as_it_was(
-    sshd: Sshd, tmp_path: Path, private_parent: Path, locked_key: Path
+    sshd: Sshd, tmp_path: Path, locked_key: Path, terminal_for: Callable[[str, Path], Terminal]
 ) -> None:
     """Ctrl-C at the passphrase ends ssh in order: what is typed afterwards is shown again."""
     config = sshd.write_client_config(tmp_path / "config", IdentityFile=locked_key, IdentityAgent="none")
-    terminal = Terminal([sys.executable, "-c", QUITTER, str(config), str(private_parent)])
+    terminal = terminal_for(QUITTER, config)
     terminal.expect("Enter passphrase")
     assert not terminal.shows_typing()
     terminal.type("\x03")
-    terminal.expect_end()
-    assert (terminal.shows_typing(), terminal.close()) == (True, 130)
+    assert (terminal.wait(), terminal.shows_typing()) == (130, True)
 
 
 def test_the_first_login_asks_on_the_terminal_and_survives_its_interrupt(
-    sshd: Sshd, tmp_path: Path, private_parent: Path, locked_key: Path
+    sshd: Sshd, tmp_path: Path, locked_key: Path, terminal_for: Callable[[str, Path], Terminal]
 ) -> None:
     """The host key question and the passphrase are asked as ssh asks; a later Ctrl-C does not reach the login."""
     config = sshd.write_client_config(
@@ -710,7 +724,7 @@ def test_the_first_login_asks_on_the_terminal_and_survives_its_interrupt(
         StrictHostKeyChecking="ask",
         IdentityAgent="none",
     )
-    terminal = Terminal([sys.executable, "-c", PERSON, str(config), str(private_parent)])
+    terminal = terminal_for(PERSON, config)
     terminal.expect("continue connecting")
     terminal.type("yes\n")
     terminal.expect("Permanently added")
@@ -718,10 +732,10 @@ def test_the_first_login_asks_on_the_terminal_and_survives_its_interrupt(
     terminal.type("open sesame\n")
     terminal.expect("LOGGED IN")
     terminal.type("\x03")
-    terminal.expect("INTERRUPTED")
     terminal.type("\n")
+    terminal.expect("INTERRUPTED")
     terminal.expect("STILL THERE")
-    assert terminal.close() == 0
+    assert terminal.wait() == 0
 
 
 def test_no_terminal_means_no_question(sshd: Sshd, tmp_path: Path, private_parent: Path) -> None:

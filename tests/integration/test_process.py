@@ -94,11 +94,15 @@ async def test_a_process_has_no_terminal_unless_it_may_ask() -> None:
     await together.end()
 
 
+def kill_and_reap(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
 async def test_a_status_somebody_else_took_is_told_as_lost() -> None:
     """Where our parent made us ignore SIGCHLD the kernel keeps no status; that is no reason to wait for ever."""
     child = ChildProcess(["/bin/sleep", "1000"])
-    os.kill(child.pid, signal.SIGKILL)
-    await asyncio.to_thread(os.waitpid, child.pid, 0)
+    kill_and_reap(child.pid)
     assert await child.wait() == 255
 
 

@@ -165,26 +165,26 @@ def test_one_last_line(sshd: Sshd, tmp_path: Path) -> None:
     assert re.search(r"(MiB|KiB|B)/s", outcome.said)
 
 
-def test_quiet_is_silent(route: Route, tmp_path: Path) -> None:
+def test_quiet_is_silent(each_direction: Route, tmp_path: Path) -> None:
     """-q prints nothing at all when all went well."""
     source = build(tmp_path / "source", {b"a": 1000})
-    words = route.arguments((source / "a",), tmp_path / "copy", ("-q",))
+    words = each_direction.arguments((source / "a",), tmp_path / "copy", ("-q",))
     outcome = fastcopy("copy", *words)
     assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (0, "", "")
 
 
-def test_quiet_tells_failures(route: Route, tmp_path: Path) -> None:
+def test_quiet_tells_failures(each_direction: Route, tmp_path: Path) -> None:
     """-q still tells what failed."""
     source = build(tmp_path / "source", {b"a": 1000})
-    outcome = fastcopy("copy", *route.arguments((source / "a", source / "none"), tmp_path / "copy", ("-q",)))
+    outcome = fastcopy("copy", *each_direction.arguments((source / "a", source / "none"), tmp_path / "copy", ("-q",)))
     assert (outcome.exit_code, "none" in outcome.stderr) == (4, True)
 
 
-def test_verbose_says_more(route: Route, tmp_path: Path) -> None:
+def test_verbose_says_more(each_direction: Route, tmp_path: Path) -> None:
     """-v tells what was chosen."""
     source = build(tmp_path / "source", {b"a": 1000})
-    plain = fastcopy("copy", *route.arguments((source / "a",), tmp_path / "copy"))
-    verbose = fastcopy("copy", *route.arguments((source / "a",), tmp_path / "copy2", ("-v",)))
+    plain = fastcopy("copy", *each_direction.arguments((source / "a",), tmp_path / "copy"))
+    verbose = fastcopy("copy", *each_direction.arguments((source / "a",), tmp_path / "copy2", ("-v",)))
     assert (plain.exit_code, verbose.exit_code) == (0, 0)
     assert len(verbose.stderr) > len(plain.stderr)
 

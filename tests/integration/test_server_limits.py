@@ -74,21 +74,21 @@ def test_a_server_without_a_shell(source: Path, sshd_with: SshdFactory, route: R
     assert outcome.report["cpu"]["remote"] == {"user_s": None, "system_s": None, "s_per_gib": None, "source": "none"}
 
 
-def test_a_server_with_few_open_files(sshd_with: SshdFactory, route: Route, tmp_path: Path) -> None:
+def test_a_server_with_few_open_files(sshd_with: SshdFactory, each_direction: Route, tmp_path: Path) -> None:
     """D03: a server process that may open 24 descriptors serves 500 small files and a large one."""
     sshd = sshd_with(Subsystem=f"sftp ulimit -n 24; exec {sftp_server_path()}")
     source = build(tmp_path / "source", {b"big": 3 << 20, **{b"f%d" % number: 100 for number in range(500)}})
-    outcome = replace(route, sshd=sshd).copy(f"{source}/", to=tmp_path / "copy", options=("-n", 4))
+    outcome = replace(each_direction, sshd=sshd).copy(f"{source}/", to=tmp_path / "copy", options=("-n", 4))
     assert outcome.exit_code == 0, outcome.stderr
     assert snapshot(tmp_path / "copy") == snapshot(source)
 
 
-def test_few_open_files_here(source: Path, route: Route, tmp_path: Path) -> None:
+def test_few_open_files_here(source: Path, each_direction: Route, tmp_path: Path) -> None:
     """D03: the command itself may open 96 descriptors: all arrives."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (96, hard))
     try:
-        outcome = route.copy(f"{source}/", to=tmp_path / "copy", options=("-n", 4, "--connections", 2))
+        outcome = each_direction.copy(f"{source}/", to=tmp_path / "copy", options=("-n", 4, "--connections", 2))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert outcome.exit_code == 0, outcome.stderr

@@ -127,8 +127,8 @@ class _Login(DemoLogin):
 
 
 @contextlib.contextmanager
-def session_pair() -> Iterator[tuple[SessionTransport, SessionPeer]]:
-    """Log in, open one session, and yield both its ends."""
+def session_pair(**bounds: Any) -> Iterator[tuple[SessionTransport, SessionPeer]]:
+    """Log in, open one session, and yield both its ends; `bounds` are AsyncsshConnector's."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="session pair")
     thread.start()
@@ -138,7 +138,7 @@ def session_pair() -> Iterator[tuple[SessionTransport, SessionPeer]]:
 
     stack = contextlib.AsyncExitStack()
     try:
-        transport, peer = run(_open(stack))
+        transport, peer = run(_open(stack, bounds))
         try:
             yield transport, peer
         finally:
@@ -151,12 +151,12 @@ def session_pair() -> Iterator[tuple[SessionTransport, SessionPeer]]:
         loop.close()
 
 
-async def _open(stack: contextlib.AsyncExitStack) -> tuple[SessionTransport, SessionPeer]:
+async def _open(stack: contextlib.AsyncExitStack, bounds: dict[str, Any]) -> tuple[SessionTransport, SessionPeer]:
     peers: list[SessionPeer] = []
     login = type("Login", (_Login,), {"peers": peers})
     root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     server = await stack.enter_async_context(DemoServer(root, login_class=login, allow_sftp=False))
-    connector = AsyncsshConnector(server.host, "tester", server.ssh_options())
+    connector = AsyncsshConnector(server.host, "tester", server.ssh_options(), **bounds)
     stack.push_async_callback(connector.close)
     connection = await connector.connect(interactive=False)
     stack.push_async_callback(connection.close)

@@ -128,9 +128,6 @@ class Sshd:
             "PrintMotd": "no",
             "PrintLastLog": "no",
             "Subsystem": f"sftp {sftp_server_path()}",
-            # A bash that sshd starts reads ~/.bashrc, unless it believes it runs inside another one: whatever stands
-            # there on this machine shall neither slow the tests down nor change them.
-            "SetEnv": "SHLVL=2",
         }
 
     def _write_files(self) -> None:
