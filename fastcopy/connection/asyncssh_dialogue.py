@@ -221,8 +221,7 @@ class LoginDialogue(asyncssh.SSHClient):
 
     def end(self) -> None:
         """Stop waiting for whoever types: the login is over, one way or the other."""
-        for task in self._unlocking:
-            task.cancel()
+        pass
 
     @contextlib.asynccontextmanager
     async def _unhurried(self) -> AsyncIterator[None]:

@@ -322,6 +322,7 @@ class SessionTransport:
     def _arrive(self, data: bytes) -> None:
         self._incoming.append(data)
         self._arrived_bytes += len(data)
+        self._ring()
         if self._arrived_bytes - self._taken_bytes > self._memory_bytes:
             self._pause_reading()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastcopy.config import DEFAULT_QUEUE_DEPTH, DEFAULT_REQUEST_BYTES, DEFAULT_TIMEOUT_S, SAFE_REQUEST_BYTES
 from fastcopy.errors import ChannelLost, FastcopyError, NoProgress, ProtocolError
@@ -23,7 +23,7 @@ from fastcopy.sftp.pump import Pump, loss
 from fastcopy.sftp.streams import RequestSize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from fastcopy.transport.base import Transport
 
@@ -73,7 +73,7 @@ class SftpClient:
         )
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._refusal: HandshakeFailed | None = None
-        self._waiters: dict[int, tuple[Conversation[Any], asyncio.Future[Any]]] = {}
+        self._waiters: dict[Conversation[Any], Callable[[], None]] = {}  # what to call as each operation ends
         self._lock = threading.Lock()  # guards _done, which both threads touch
         self._done: list[Conversation[Any]] = []
 
@@ -134,17 +134,52 @@ class SftpClient:
         """Begin one operation at once; the future ends as `run` does."""
         operation = Conversation(steps)
         future: asyncio.Future[T] = self._loop.create_future()
-        if self.ended.is_set():
-            steps.close()
-            future.set_exception(loss(self.lost, self.host))
-            return future
-        self._waiters[id(operation)] = (operation, future)
-        self._pump.submit(operation)
+        self._submit([operation], lambda: self._tell(operation, future))
         return future
 
     async def run_all(self, many: Iterable[Steps[T]]) -> list[T | BaseException]:
-        """Run operations side by side; return each one's result, or what it raised, in the order given."""
-        return await asyncio.gather(*(self.start(steps) for steps in many), return_exceptions=True)
+        """Run operations side by side; return each one's result, or what it raised, in the order given.
+
+        Cancellation: as in `run`.
+        """
+        operations = [Conversation(steps) for steps in many]
+        left = len(operations)
+        all_ended: asyncio.Future[None] = self._loop.create_future()
+
+        def one_ended() -> None:
+            nonlocal left
+            left -= 1
+            if not left and not all_ended.done():
+                all_ended.set_result(None)
+
+        if operations:
+            self._submit(operations, one_ended)
+            await all_ended
+        return [self._outcome(operation) for operation in operations]
+
+    def _submit(self, operations: list[Conversation[Any]], on_ended: Callable[[], None]) -> None:
+        """Hand operations to the pump; `on_ended` is called on the loop as each of them ends."""
+        if self.ended.is_set():
+            for _ in operations:
+                on_ended()
+            return
+        for operation in operations:
+            self._waiters[operation] = on_ended
+        self._pump.submit(operations)
+
+    def _outcome(self, operation: Conversation[Any]) -> Any:
+        """Return the result of an operation that ended, or what it raised; the loss of the channel if it did not."""
+        if not operation.finished:
+            return loss(self.lost, self.host)
+        return operation.result if operation.error is None else operation.error
+
+    def _tell(self, operation: Conversation[T], future: asyncio.Future[T]) -> None:
+        if future.done():
+            return
+        if operation.finished and operation.error is None:
+            future.set_result(cast("T", operation.result))
+        else:
+            future.set_exception(operation.error or loss(self.lost, self.host))
 
     async def close(self) -> None:
         """End the channel; what is under way ends with ChannelLost. Idempotent."""
@@ -232,18 +267,13 @@ class SftpClient:
         with self._lock:
             done, self._done = self._done, []
         for operation in done:
-            _, future = self._waiters.pop(id(operation), (None, None))
-            if future is None or future.done():
-                continue
-            if operation.error is not None:
-                future.set_exception(operation.error)
-            else:
-                future.set_result(operation.result)
+            on_ended = self._waiters.pop(operation, None)
+            if on_ended is not None:
+                on_ended()
         if self.ended.is_set():
-            for _, future in self._waiters.values():
-                if not future.done():
-                    future.set_exception(loss(self.lost, self.host))
-            self._waiters.clear()
+            left, self._waiters = self._waiters, {}
+            for on_ended in left.values():
+                on_ended()
 
     async def _learn_limits(self) -> Limits:
         """Ask limits@openssh.com where it is announced."""

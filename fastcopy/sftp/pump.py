@@ -74,8 +74,8 @@ class Pump:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, operation: Conversation[Any]) -> None:
-        self._inbox.append(operation)
+    def submit(self, operations: list[Conversation[Any]]) -> None:
+        self._inbox.extend(operations)
         self._transport.wake()
 
     def stop(self) -> None:

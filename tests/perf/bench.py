@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import signal
 import sys
 import time
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 _JSON = Path(__file__).parents[2] / "build" / "bench.json"
 _MEMORY_DISK = Path("/dev/shm")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,20 +46,19 @@ def main(words: Sequence[str] | None = None) -> int:
         return _refuse(f"no row matches {options.only!r}")
     if sshd_path() is None:
         return _refuse("no sshd is installed; as root on Debian `make bench` installs it")
-    if shutil.disk_usage(options.directory).free < needed_bytes:
-        return _refuse(f"{options.directory} needs {needed_bytes >> 20} MiB free; see --quick and --directory")
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    if machine.room_bytes(options.directory) < needed_bytes:
+        return _refuse(
+            f"{options.directory} needs {needed_bytes >> 20} MiB of free memory; see --quick and --directory"
+        )
+    for number in _SIGNALS:
         signal.signal(number, _leave)
     facts = machine.facts() | {"load before": f"{machine.load():.1f}"}
     rounds = options.rounds or (2 if options.quick else 5)
     started = time.monotonic()
-    try:
-        with Ground(options.directory) as ground:
-            _tell("touching memory")
-            ground.touch_memory(needed_bytes)
-            results = _run_races(RaceCourse(ground, rounds, _tell), sizes, chosen)
-    except KeyboardInterrupt:
-        return 130
+    with Ground(options.directory) as ground:
+        _tell("touching memory")
+        ground.touch_memory(needed_bytes)
+        results = _run_races(RaceCourse(ground, rounds, _tell), sizes, chosen)
     lines = [(row, row.measured(results[row.race])) for row in chosen]
     took_s = time.monotonic() - started
     _say(" · ".join(f"{name} {fact}" for name, fact in facts.items()))
@@ -98,7 +97,9 @@ def _run_races(course: RaceCourse, sizes: Sizes, chosen: Sequence[Row]) -> dict[
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Turn a signal into an exit that cleans up."""
+    """Turn a signal into an exit that cleans up, which an impatient second one must not interrupt."""
+    for ignored in _SIGNALS:
+        signal.signal(ignored, signal.SIG_IGN)
     sys.exit(128 + number)
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tests.perf.dataset import DataSet
 
 _PIECE_BYTES = 4 << 20
-#: Of the free memory this much may be touched in advance; the rest is other people's.
-_TOUCHED_SHARE = 0.7
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -56,12 +54,10 @@ class Ground:
         self.environment = {**kept, "HOME": str(home)}
 
     def touch_memory(self, wanted_bytes: int) -> None:
-        """Write to as much memory as a run may need and free it again."""
-        free_bytes = shutil.disk_usage(self.directory).free
-        count = int(min(wanted_bytes, free_bytes * _TOUCHED_SHARE)) // _PIECE_BYTES
+        """Write to as much memory as a run may need, and free it again."""
         path = self.directory / "touched"
         with path.open("wb", buffering=0) as file:
-            for _ in range(count):
+            for _ in range(wanted_bytes // _PIECE_BYTES):
                 file.write(bytes(_PIECE_BYTES))
         path.unlink()
 

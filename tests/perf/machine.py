@@ -12,6 +12,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import psutil
+
 from tests.support.command import fastcopy_command
 
 _ASKED = {
@@ -34,6 +36,11 @@ def facts() -> dict[str, str]:
         "python": platform.python_version(),
         **{name: _version(words) for name, words in _ASKED.items() if shutil.which(words[0])},
     }
+
+
+def room_bytes(directory: Path) -> int:
+    """Return what may be written to `directory`, taken to be in memory, without running out of either."""
+    return min(shutil.disk_usage(directory).free, psutil.virtual_memory().available)
 
 
 def load() -> float:

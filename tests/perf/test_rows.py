@@ -7,11 +7,15 @@ import sys
 
 import pytest
 
+from tests.conftest import NOT_LINUX
 from tests.perf.measure import Command, CommandFailed, Run, measure
 from tests.perf.race import Result
 from tests.perf.row import Quantity, Row, pairs
 from tests.perf.rows import FULL, races, rows
 from tests.perf.table import verdict
+
+#: pidfd and smaps_rollup.
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason=NOT_LINUX)
 
 
 def _runs(*walls_s: float, cpu_s: float = 1.0) -> tuple[Run, ...]:
@@ -66,6 +70,7 @@ def test_every_row_has_its_race_and_contestants() -> None:
     assert asked == there
 
 
+@on_linux
 def test_a_command_is_measured_with_its_children() -> None:
     """CPU of a child that was waited for counts, and so does the memory of one that holds some."""
     work = "data = b'x' * (64 << 20)\nsum(range(4_000_000))\nimport time; time.sleep(0.5)"
@@ -76,6 +81,7 @@ def test_a_command_is_measured_with_its_children() -> None:
     assert run.wall_s > 0.5
 
 
+@on_linux
 def test_a_failure_tells_its_last_words() -> None:
     """A command that does not end well raises with its code and what it said, instead of counting as fast."""
     with pytest.raises(CommandFailed, match=r"^exit code 3: no such host$"):

@@ -57,6 +57,7 @@ class DelayProxy:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
+            start_new_session=True,  # Ctrl-C is for whoever started it
         )
         assert self._process.stdout is not None
         self.host = "127.0.0.1"
