@@ -137,12 +137,14 @@ class _Job:
     # --- the directions ---
 
     async def _put(self, stack: contextlib.AsyncExitStack) -> None:
-        from fastcopy.engine.placing import find_local_sources, place_put
-        from fastcopy.engine.put import Put
-        from fastcopy.engine.targets import Folder, RemoteTarget
+        from fastcopy.engine.placing import find_local_sources
 
         found, failed = await find_local_sources([source.path for source in self._sources])
         channels = await self._connect(stack, self._destination)
+        from fastcopy.engine.placing import place_put
+        from fastcopy.engine.put import Put
+        from fastcopy.engine.targets import Folder, RemoteTarget
+
         with self._phase("scan"):
             placed = await place_put(channels.clients[0], found, failed, self._destination.path)
             target = RemoteTarget(channels)
@@ -154,12 +156,12 @@ class _Job:
         await self._copy(stack, channels, Put(follow=self._follow), target, placed)
 
     async def _get(self, stack: contextlib.AsyncExitStack) -> None:
+        channels = await self._connect(stack, self._sources[0])
         from fastcopy.engine.get import Get
         from fastcopy.engine.placing import place_get
         from fastcopy.engine.targets import LocalTarget
         from fastcopy.store.local import LocalStore
 
-        channels = await self._connect(stack, self._sources[0])
         with self._phase("scan"):
             placed = await place_get(
                 channels.clients[0], [source.path for source in self._sources], self._destination.path
@@ -226,10 +228,13 @@ class _Job:
         with self._phase("connect"):
             connector: Connector = connector_for(location.host, location.user, location.port, self._options.ssh)
             stack.push_async_callback(connector.close)
+            loading = asyncio.create_task(asyncio.to_thread(_load))
+            stack.push_async_callback(_drop, loading)
             self._meter.warm_up()
             channels = Channels(connector, self._options.transfer, host=location.host, listener=self._listener)
             stack.push_async_callback(self._disconnect, channels)
             await channels.first()
+            await loading
         asked = self._options.transfer
         if asked.parallel is not None and asked.connections is not None:  # nothing to choose: begin at once
             channels.grow(asked.parallel, min(asked.connections, asked.parallel))
@@ -392,6 +397,16 @@ class _Job:
         )
         copied = self._report.build().bytes.copied
         self._report.bytes_wasted = max(0, channels.moved_bytes - copied)
+
+
+def _load() -> None:
+    """Import what is needed next, while the login is waited for."""
+    import fastcopy.engine.copier
+    import fastcopy.engine.get
+    import fastcopy.engine.placing
+    import fastcopy.engine.put
+    import fastcopy.measure.remote_procfs
+    import fastcopy.plan.tuning  # noqa: F401  (the imports are the point)
 
 
 async def _chained(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastcopy.connection.asyncssh_command import CommandSession
 from fastcopy.connection.asyncssh_errors import channel_error, end_error
+from fastcopy.connection.asyncssh_lean import make_lean
 from fastcopy.connection.asyncssh_transport import PACKET_BYTES, SessionTransport
 from fastcopy.connection.base import CommandResult, ConnectionInfo
 from fastcopy.errors import ChannelLost
@@ -65,6 +66,7 @@ class AsyncsshConnection:
         """
         self._chain = chain
         self._connection = chain[-1].connection
+        make_lean(self._connection)
         self._dialogue = dialogue
         self._host = host
         self._timeout_s = timeout_s

@@ -221,7 +221,8 @@ class LoginDialogue(asyncssh.SSHClient):
 
     def end(self) -> None:
         """Stop waiting for whoever types: the login is over, one way or the other."""
-        pass
+        for task in self._unlocking:
+            task.cancel()
 
     @contextlib.asynccontextmanager
     async def _unhurried(self) -> AsyncIterator[None]:

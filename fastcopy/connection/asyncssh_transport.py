@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 
 from fastcopy.connection.asyncssh_errors import quoted
+from fastcopy.connection.asyncssh_lean import make_channel_lean
 from fastcopy.errors import ChannelLost, SourceChanged, printable
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ class SessionTransport:
         return self._is_closed
 
     def _open(self, channel: asyncssh.SSHClientChannel[bytes]) -> None:
+        make_channel_lean(channel)
         self._channel = channel
 
     def _flush(self) -> None:

@@ -1,8 +1,9 @@
 """Putting one file: local source, part file on the server, rename.
 
 Steps only (sftp/operation.py): they run in a channel's pump thread. Order of every file: open the source, create the
-part with O_EXCL, write, set mode and times, compare sizes, look at the source again, rename. Invariants: the final
-name never shows anything but the whole file; the status of every request counts; a source descriptor is always closed.
+part with O_EXCL, write, look at the source again, set mode and times, compare sizes, rename; a small one is read,
+looked at again and closed before its part is created. Invariants: the final name never shows anything but a whole file;
+the status of every request counts; a source descriptor is always closed, a remote handle closed once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from fastcopy.config import SAFE_REQUEST_BYTES
 from fastcopy.engine.mover import token
 from fastcopy.errors import ChannelLost, IntegrityError, SourceChanged
-from fastcopy.model import Attributes, Range
+from fastcopy.model import Attributes, FileKind, Range
 from fastcopy.plan.compare import clamp_sftp_time
 from fastcopy.plan.names import base, join, parent, part_name
 from fastcopy.sftp import packets
 from fastcopy.sftp.operation import Attempt, StatusError
-from fastcopy.sftp.operations import expect
+from fastcopy.sftp.operations import expect, lstat_if_there
 from fastcopy.sftp.packets import Handle, Names
 from fastcopy.sftp.streams import WriteRange
 from fastcopy.store.source import open_source
@@ -77,22 +78,23 @@ class Put:
         fd, attributes = open_source(entry.source, follow=self._follow)
         size = attributes.size or 0
         path = _part_path(entry)
+        data = None
         handle = None
         created = False
         try:
-            reply = yield packets.open_file(path, _CREATE, _PART_ATTRIBUTES)
-            handle = expect(reply, Handle).handle
-            created = True
             if size <= _ONE_BURST_BYTES and size <= client.write_size.request_bytes:
                 data = os.pread(fd, size, 0)
                 _check_unchanged(fd, attributes, len(data))
-                writes = [packets.write(handle, 0, data)] if data else []
-            else:
+                closing, fd = fd, -1  # many small files wait at once: none of them holds a descriptor meanwhile
+                os.close(closing)
+            reply = yield packets.open_file(path, _CREATE, _PART_ATTRIBUTES)
+            handle = expect(reply, Handle).handle
+            created = True
+            if data is None:
                 yield WriteRange(handle, fd, Range(0, size), client.write_size)
                 _check_unchanged(fd, attributes, size)
-                writes = []
             last = [
-                *writes,
+                *([packets.write(handle, 0, data)] if data else []),
                 packets.fsetstat(handle, _final_attributes(entry, attributes)),
                 packets.fstat(handle),
                 packets.close(handle),
@@ -110,7 +112,8 @@ class Put:
                 yield Attempt(*([packets.close(handle)] if handle else []), packets.remove(path))
             raise
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def link(self, client: SftpClient, entry: Entry) -> Steps[bool]:
         text = entry.link or b""
@@ -189,20 +192,32 @@ class Put:
                 self.orphans.remove(path)
 
     def _put_in_place(self, client: SftpClient, path: bytes, target: bytes) -> Steps[None]:
-        """Rename the part to its final name, replacing what stands there."""
+        """Rename the part to its final name, replacing a file or link that stands there."""
         if client.announces(packets.POSIX_RENAME):
             yield packets.posix_rename(path, target)
             return
         try:
             yield packets.rename(path, target)
         except StatusError:
-            # It refuses because the name is taken. There is no other way then, and it is told.
-            self._warn(
-                "this server cannot replace a file in one step (no posix-rename): an existing file was removed "
-                "before its new version was renamed, so for a moment the name was missing"
-            )
-            yield packets.remove(target)
+            there = yield from lstat_if_there(target)
+            if there is None or there.kind is FileKind.DIRECTORY:
+                raise  # the name is not why it refuses
+            yield from self._replace(path, target)
+
+    def _replace(self, path: bytes, target: bytes) -> Steps[None]:
+        """Put the part in the place of `target` where that takes several steps. What stood there is never lost."""
+        self._warn(
+            "this server cannot replace a file in one step (no posix-rename): an existing file was moved aside "
+            "before its new version was renamed, so for a moment the name was missing"
+        )
+        aside = join(parent(target), part_name(base(target), token()))
+        yield packets.rename(target, aside)
+        try:
             yield packets.rename(path, target)
+        except StatusError:
+            yield Attempt(packets.rename(aside, target))
+            raise
+        yield Attempt(packets.remove(aside))
 
     def _warn(self, message: str) -> None:
         if message not in self.warnings:

@@ -210,10 +210,16 @@ def test_links_are_copied_as_links_and_replaced(route: Route, tmp_path: Path) ->
     assert snapshot(target) == {**snapshot(source), b"victim": victim}
 
 
-@pytest.mark.parametrize("places", [("{0}/from", "{0}/to"), ("t:{0}/from", "t:{0}/to")])
-def test_what_is_not_built_yet_says_so(places: tuple[str, str], sshd: Sshd, tmp_path: Path) -> None:
-    """Both ends here, or both there: exit 2 in one sentence, and nothing is made."""
+def test_a_local_copy_needs_no_server(odd: Path, odd_nodes: dict[bytes, Node], tmp_path: Path) -> None:
+    """Both ends here: the tree arrives by the same rules."""
+    outcome = copy(f"{odd}/", tmp_path / "copy")
+    assert (outcome.exit_code, outcome.report["direction"]) == (0, "local"), outcome.stderr
+    assert snapshot(tmp_path / "copy") == odd_nodes
+
+
+def test_two_remote_ends_are_refused(sshd: Sshd, tmp_path: Path) -> None:
+    """Both ends there: exit 2 in one sentence, and nothing is made."""
     build(tmp_path / "from", {b"file": 10})
-    outcome = copy(*(place.format(tmp_path) for place in places), config=sshd.client_config)
-    assert (outcome.exit_code, "not built yet" in outcome.said) == (2, True), outcome.stderr
+    outcome = copy(f"t:{tmp_path}/from", f"t:{tmp_path}/to", config=sshd.client_config)
+    assert (outcome.exit_code, "both ends are remote" in outcome.said) == (2, True), outcome.stderr
     assert not (tmp_path / "to").exists()

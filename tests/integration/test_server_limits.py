@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.evil_sftp import subsystem
 from tests.support.sshd import sftp_server_path
 from tests.support.trees import build, snapshot
 
@@ -66,8 +67,19 @@ def test_rekeying(limit: str, sshd_with: SshdFactory, route: Route, tmp_path: Pa
 
 
 def test_a_server_without_a_shell(source: Path, sshd_with: SshdFactory, route: Route, tmp_path: Path) -> None:
-    """Forced internal-sftp gives no command: the copy is right and the remote CPU figures are null, not 0."""
+    """Forced internal-sftp gives no command: the copy is right all the same."""
     sshd = sshd_with(Subsystem="sftp internal-sftp", ForceCommand="internal-sftp")
+    outcome = replace(route, sshd=sshd).copy(f"{source}/", to=tmp_path / "copy")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert snapshot(tmp_path / "copy") == snapshot(source)
+
+
+def test_a_server_that_tells_nothing_of_its_cpu(
+    source: Path, sshd_with: SshdFactory, route: Route, tmp_path: Path
+) -> None:
+    """Neither a command nor /proc: the copy is right, and the remote CPU figures are null, not 0."""
+    _, command = subsystem("no-proc").split(" ", 1)
+    sshd = sshd_with(Subsystem=subsystem("no-proc"), ForceCommand=command)
     outcome = replace(route, sshd=sshd).copy(f"{source}/", to=tmp_path / "copy")
     assert outcome.exit_code == 0, outcome.stderr
     assert snapshot(tmp_path / "copy") == snapshot(source)

@@ -23,8 +23,10 @@ from tests.support.sftp_server import (
     DATA,
     EOF,
     FAILURE,
+    INIT,
     MAX_PACKET_BYTES,
     NAME,
+    NO_SUCH_FILE,
     OK,
     READ,
     WRITE,
@@ -175,6 +177,16 @@ class NoExtensions(Server):
     """Announces nothing beyond version 3."""
 
     extensions: ClassVar[dict[bytes, bytes]] = {}
+
+
+class NoProc(Server):
+    """Shows no /proc, as a chroot does."""
+
+    def replies_to(self, packet: bytes) -> list[bytes]:
+        if b"/proc/" not in packet or packet[0] == INIT:
+            return super().replies_to(packet)
+        reply = self.status(NO_SUCH_FILE)
+        return [reply[:1] + packet[1:5] + reply[1:]]
 
 
 class NoPosixRename(Server):

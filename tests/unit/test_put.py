@@ -12,7 +12,7 @@ from fastcopy.model import Attributes, Entry
 from fastcopy.sftp.client import SftpClient
 from fastcopy.sftp.operation import StatusError
 from tests.support.sftp_channels import in_memory
-from tests.support.sftp_server import CLOSE, FAILURE, FSETSTAT, FSTAT, OPEN, WRITE, Reader, Server
+from tests.support.sftp_server import CLOSE, FAILURE, FSETSTAT, FSTAT, OPEN, PERMISSION_DENIED, WRITE, Reader, Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +96,107 @@ async def test_a_part_that_was_there_before_is_left_alone(tmp_path: Path) -> Non
         await client.close()
     assert isinstance(outcome, StatusError)
     assert Collides.removed == []
+
+
+async def test_small_files_hold_no_descriptor_while_they_wait(tmp_path: Path) -> None:
+    """However many small files are under way at once, none of their sources is open while the server is asked."""
+
+    class Counts(Server):
+        """Notes how many descriptors of this process are not its own files, whenever it is asked to open one."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.most = 0
+
+        def open(self, fields: Reader) -> bytes:
+            self.most = max(self.most, len(os.listdir("/dev/fd")) - len(self.files))
+            return super().open(fields)
+
+    here = os.fsencode(tmp_path)
+    entries = []
+    for index in range(60):
+        (tmp_path / str(index)).write_bytes(b"x" * index)
+        name = b"/%d" % index
+        attributes = Attributes(size=index, mode=0o100644)
+        entries.append(Entry(source=here + name, target=here + b"/to" + name, attributes=attributes))
+    (tmp_path / "to").mkdir()
+    server = Counts()
+    with in_memory(server) as serving:
+        client = await SftpClient.open(serving.transport, host="srv002")
+        before = len(os.listdir("/dev/fd"))
+        outcomes = await client.run_all(Put(follow=False).whole(client, entry) for entry in entries)
+        await client.close()
+    assert outcomes == list(range(60))
+    assert server.most <= before + 1  # the one that is being opened right now
+
+
+class NoPosixRename(Server):
+    """Cannot replace by renaming. The n-th RENAME is refused with `code` for a reason of the server's own."""
+
+    extensions: ClassVar[dict[bytes, bytes]] = {}
+    refuses: ClassVar[int] = 0
+    code: ClassVar[int] = FAILURE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renames = 0
+
+    def rename(self, fields: Reader) -> bytes:
+        self.renames += 1
+        return self.status(self.code) if self.renames == self.refuses else super().rename(fields)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "code", "content"),
+    [
+        (0, FAILURE, b"new"),
+        (1, PERMISSION_DENIED, b"new"),  # refused once only: moved aside and put in place all the same
+        (2, FAILURE, b"old"),
+        (3, PERMISSION_DENIED, b"old"),
+    ],
+)
+async def test_without_posix_rename_what_stood_there_is_not_lost(
+    tmp_path: Path, refuses: int, code: int, content: bytes
+) -> None:
+    """Whichever rename is refused, the name holds the new file or the old one again, and nothing else is left."""
+
+    class Refuses(NoPosixRename):
+        pass
+
+    Refuses.refuses, Refuses.code = refuses, code
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "a").write_bytes(b"old")
+    here = os.fsencode(tmp_path)
+    entry = Entry(source=here + b"/a", target=here + b"/to/a", attributes=Attributes(size=3, mode=0o100644))
+    mover = Put(follow=False)
+    with in_memory(Refuses()) as serving:
+        client = await SftpClient.open(serving.transport, host="srv002")
+        (outcome,) = await client.run_all([mover.whole(client, entry)])
+        await client.close()
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "to").iterdir()] == [("a", content)]
+    assert isinstance(outcome, StatusError) == (content == b"old")
+    assert ["cannot replace a file in one step" in warning for warning in mover.warnings] == [True]
+
+
+@pytest.mark.parametrize("stands", ["nothing", "a folder"])
+async def test_a_rename_that_is_refused_moves_nothing_aside(tmp_path: Path, stands: str) -> None:
+    """Where no file stands in the way a refused rename is the file's failure, and a folder stays where it is."""
+
+    class Refuses(NoPosixRename):
+        refuses = 1
+        code = PERMISSION_DENIED
+
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "to").mkdir()
+    if stands == "a folder":
+        (tmp_path / "to" / "a").mkdir()
+    here = os.fsencode(tmp_path)
+    entry = Entry(source=here + b"/a", target=here + b"/to/a", attributes=Attributes(size=3, mode=0o100644))
+    with in_memory(Refuses()) as serving:
+        client = await SftpClient.open(serving.transport, host="srv002")
+        (outcome,) = await client.run_all([Put(follow=False).whole(client, entry)])
+        await client.close()
+    assert isinstance(outcome, StatusError)
+    assert outcome.code == PERMISSION_DENIED
+    assert os.listdir(here + b"/to") == ([b"a"] if stands == "a folder" else [])

@@ -269,6 +269,26 @@ async def test_cancelling_an_operation_leaves_it_to_its_end(tmp_path: Path) -> N
         assert client.alive
 
 
+async def test_many_operations_that_are_cancelled_go_on(tmp_path: Path) -> None:
+    """Cancelling `run_all` drops the results of all; each of its operations still comes to its end."""
+    async with opened(Server(), queue_depth=2) as client:
+        paths = [os.fsencode(tmp_path / str(index)) for index in range(20)]
+        running = asyncio.create_task(client.run_all(operations.mkdir(path, 0o755) for path in paths))
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await client.run(operations.stat(b"/"))  # begins after them
+        await client.run(operations.stat(b"/"))
+        assert sorted(os.listdir(tmp_path)) == sorted(str(index) for index in range(20))
+
+
+async def test_nothing_to_run_is_done_at_once() -> None:
+    """`run_all` of nothing gives nothing."""
+    async with opened(Mute()) as client:
+        assert await client.run_all([]) == []
+
+
 # --- how a channel ends ---
 
 
@@ -297,7 +317,15 @@ async def test_the_death_of_a_channel_ends_every_operation_once() -> None:
         assert not client.alive
         with pytest.raises(ChannelLost):
             await client.run(noted.steps())
+        assert [type(outcome) for outcome in await client.run_all([noted.steps()] * 2)] == [ChannelLost] * 2
     assert noted.ends <= 4  # the others never began
+
+
+async def test_operations_run_together_are_lost_one_by_one() -> None:
+    """Of operations run side by side those that ended before the channel keep their results, the others are lost."""
+    async with opened(Dies()) as client:
+        outcomes = await client.run_all([operations.realpath(b"/"), operations.stat(b"/"), operations.stat(b"/")])
+        assert [type(outcome) for outcome in outcomes] == [bytes, ChannelLost, ChannelLost]
 
 
 @pytest.mark.parametrize(
