@@ -226,7 +226,9 @@ class _Job:
 
         assert location.host is not None
         with self._phase("connect"):
-            connector: Connector = connector_for(location.host, location.user, location.port, self._options.ssh)
+            connector: Connector = connector_for(
+                location.host, location.user, location.port, self._options.ssh, self._options.transfer
+            )
             stack.push_async_callback(connector.close)
             loading = asyncio.create_task(asyncio.to_thread(_load))
             stack.push_async_callback(_drop, loading)

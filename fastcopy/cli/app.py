@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from fastcopy.cli import arguments, options
-from fastcopy.cli.console import Console
+from fastcopy.cli.console import Console, raise_descriptor_limit
 from fastcopy.errors import FastcopyError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ def _command_line(words: Sequence[str]) -> tuple[typer.Typer, str, list[str]]:
 
 def run(words: Sequence[str]) -> int:
     """Do what the command line `words` (without the program's name) asks. Returns the exit code; never raises."""
+    raise_descriptor_limit()
     console = Console()
     name = "fastcopy"
     try:

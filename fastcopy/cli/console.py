@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _STANDARD = (0, 1, 2)
 
 
+#: Descriptors that the largest job can use: 256 channels with 64 files and 6 of their own each.
+_DESCRIPTORS = 20_000
+
+
 def open_standard_streams() -> None:
     """Put /dev/null where one of fds 0 to 2 is closed, and let no character fail to print. First thing in `main`.
 
@@ -32,6 +36,17 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
     sys.stdout = _usable(sys.stdout, 1)
     sys.stderr = _usable(sys.stderr, 2)
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process, which is all the job's, open as many files as the system lets it (a soft limit is often 1024)."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):  # macOS has a further limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _usable(stream: TextIO | None, fd: int) -> TextIO:

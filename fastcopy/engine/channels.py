@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import resource
 from typing import TYPE_CHECKING, TypeVar
 
+from fastcopy.config import SAFE_REQUEST_BYTES
 from fastcopy.connection.ramp import LoginRamp
-from fastcopy.errors import ChannelLost, FastcopyError, TooManySessions
+from fastcopy.errors import ChannelLost, FastcopyError, TooManyLogins, TooManySessions
 from fastcopy.events import ChannelsChanged, Warned
 from fastcopy.sftp.client import HandshakeFailed, SftpClient
 
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+#: Seconds before a first login that was dropped (MaxStartups) is tried again; half to one and a half of each.
+_DROPPED_PAUSES_S = (0.5, 1.0, 2.0)
+#: Descriptors of one channel (pipes, log, wake), and those of everything else (kept folders, ssh masters, Python).
+_CHANNEL_FDS = 6
+_OTHER_FDS = 120
 #: Seconds a channel for clearing up may take: a cancelled job ends within 2 s (law 12).
 _SPARE_S = 0.8
 
@@ -45,6 +53,7 @@ class Channels:
         self._options = options
         self._listener = listener
         self._growing: asyncio.Task[None] | None = None
+        self._parallel = options.parallel or 1
 
     @property
     def alive(self) -> list[SftpClient]:
@@ -105,7 +114,14 @@ class Channels:
         Raises: a ConnectError or UnsafePeer that says what to do.
         Cancellation: `close` frees what was opened.
         """
-        connection = await self._connector.connect(interactive=True)
+        for pause_s in (*_DROPPED_PAUSES_S, None):
+            try:
+                connection = await self._connector.connect(interactive=True)
+                break
+            except TooManyLogins:  # dropped at random, others of the host's users counted too
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         self.connections.append(connection)
         return await self._open_channel(connection)
 
@@ -115,6 +131,9 @@ class Channels:
         Does nothing when that has begun already.
         """
         if self._growing is None:
+            self._parallel = parallel
+            for client in self.alive:
+                client.limit_active(self._share())
             self._growing = asyncio.create_task(self._grow(parallel, connections), name="grow channels")
 
     async def grown(self) -> None:
@@ -162,6 +181,12 @@ class Channels:
         if missing > 0 and len(self.connections) < connections:
             await self._open_more(self.connections[0], missing)
 
+    def _share(self) -> int:
+        """Return how many files one channel may have under way: memory and descriptors are for all of them together."""
+        channels = max(self._parallel, len(self.clients), 1)
+        free_fds = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FDS - channels * _CHANNEL_FDS
+        return max(1, min(self._options.memory_bytes // SAFE_REQUEST_BYTES, free_fds) // channels)
+
     async def _open_more(self, connection: Connection, count: int) -> None:
         """Open `count` channels side by side; those the server refuses are told and left out."""
         results = await asyncio.gather(*(self._open_channel(connection) for _ in range(count)), return_exceptions=True)
@@ -195,6 +220,7 @@ class Channels:
             )
         except HandshakeFailed as exc:
             raise await connection.explain(transport, exc.received) from exc
+        client.limit_active(self._share())
         self.clients.append(client)
         self._listener(ChannelsChanged(channels=len(self.alive), connections=len(self.connections)))
         self.on_open(client)

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from fastcopy.engine.chunked import ChunkedFile
+from fastcopy.engine.mover import OpenRefused
 from fastcopy.engine.refusals import explain
 from fastcopy.errors import ChannelLost, FastcopyError, UnsafePeer, printable
 from fastcopy.events import FileDone, Warned
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 _UNITS_PER_CHANNEL = 2
 #: Pieces waiting above which the scan is made to wait: two windows of it.
 _ENOUGH_PIECES = 20_000
-#: How often one file may lose its channel before it counts as failed.
-_MOST_LOSSES = 5
+#: How often a file, or one of its chunks, may be tried again: after lost channels, and while a server short of handles
+#: is asked for half as many at once each time (64 needs six).
+_MOST_TRIES = 8
 
 
 class Copier:
@@ -51,7 +53,7 @@ class Copier:
         self._fed = False
         self._busy = 0  # units under way
         self._chunked: dict[bytes, ChunkedFile] = {}
-        self._losses: Counter[bytes] = Counter()
+        self._tries: Counter[bytes] = Counter()
         self._fatal: BaseException | None = None
         self._workers: set[asyncio.Task[None]] = set()
 
@@ -184,9 +186,10 @@ class Copier:
         outcomes = await client.run_all(
             mover.whole(client, entry) if entry.link is None else mover.link(client, entry) for entry in entries
         )
+        narrowed = any(isinstance(outcome, OpenRefused) for outcome in outcomes) and client.narrow()
         for entry, outcome in zip(entries, outcomes, strict=True):
-            if isinstance(outcome, ChannelLost):
-                await self._lost(entry, outcome, WholeFile(entry))
+            if isinstance(outcome, ChannelLost) or (narrowed and isinstance(outcome, OpenRefused)):
+                await self._again(entry, outcome, WholeFile(entry))
             elif isinstance(outcome, BaseException):
                 await self._failed(entry, outcome)
             elif outcome is False:
@@ -203,16 +206,13 @@ class Copier:
         if file.error is None:
             try:
                 await file.copy(client, chunk.range, done)
-            except ChannelLost as exc:
-                self._report.retries += 1
-                self._losses[entry.target] += 1
-                if self._losses[entry.target] > _MOST_LOSSES:
-                    file.error = exc
-                else:
+            except Exception as exc:
+                may_again = isinstance(exc, ChannelLost) or (isinstance(exc, OpenRefused) and client.narrow())
+                if may_again and self._counts_as_retry(entry):
                     for span in done.missing(chunk.range):
                         self._schedule.put_back(Chunk(entry, span))
-            except Exception as exc:
-                file.error = file.error or await explain(exc, entry, self._any(), of_source=self._mover.of_source)
+                else:
+                    file.error = file.error or await self._explain(exc, entry)
         if file.is_over and not file.ending:
             await self._end(file)
 
@@ -231,7 +231,7 @@ class Copier:
             except ChannelLost:
                 continue
             except Exception as exc:
-                file.error = await explain(exc, entry, client, of_source=self._mover.of_source)
+                file.error = await self._explain(exc, entry)
         if file.error is None:
             del self._chunked[entry.target]
             self._copied(entry, entry.size)
@@ -239,14 +239,21 @@ class Copier:
             await file.discard(self._any())
             await self._failed(entry, file.error)
 
-    async def _lost(self, entry: Entry, exc: ChannelLost, unit: Unit) -> None:
-        """Queue again what a lost channel was copying, unless that happened too often."""
-        self._report.retries += 1
-        self._losses[entry.target] += 1
-        if self._losses[entry.target] > _MOST_LOSSES:
-            await self._failed(entry, exc)
-        else:
+    async def _again(self, entry: Entry, exc: BaseException, unit: Unit) -> None:
+        """Queue again what a channel could not end, unless that happened too often."""
+        if self._counts_as_retry(entry):
             self._schedule.put_back(unit)
+        else:
+            await self._failed(entry, exc)
+
+    def _counts_as_retry(self, entry: Entry) -> bool:
+        """Count one more try of `entry`; False when it was tried too often."""
+        self._report.retries += 1
+        self._tries[entry.target] += 1
+        return self._tries[entry.target] <= _MOST_TRIES
+
+    async def _explain(self, exc: BaseException, entry: Entry) -> FastcopyError:
+        return await explain(exc, entry, self._any(), of_source=self._mover.of_source)
 
     def _any(self) -> SftpClient | None:
         return next(iter(self._channels.alive), None)
@@ -264,6 +271,6 @@ class Copier:
     async def _failed(self, entry: Entry, exc: BaseException) -> None:
         error = exc
         if not isinstance(error, FastcopyError) or error.path is None:
-            error = await explain(exc, entry, self._any(), of_source=self._mover.of_source)
+            error = await self._explain(exc, entry)
         self._report.failed(entry.source, error)
         self._listener(FileDone(path=entry.source, size_bytes=entry.size, outcome="failed", error=error))

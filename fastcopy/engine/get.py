@@ -11,13 +11,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fastcopy.config import SAFE_REQUEST_BYTES
-from fastcopy.engine.mover import token
+from fastcopy.engine.mover import open_handle, token
 from fastcopy.errors import ChannelLost, SourceChanged
 from fastcopy.model import Attributes, Range
 from fastcopy.sftp import packets
-from fastcopy.sftp.operation import Attempt
+from fastcopy.sftp.operation import Attempt, StatusError
 from fastcopy.sftp.operations import expect
-from fastcopy.sftp.packets import Data, Handle
+from fastcopy.sftp.packets import Data
 from fastcopy.sftp.streams import ReadRange
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Get:
 
     def _read_whole(self, client: SftpClient, entry: Entry, part: Part) -> Steps[None]:
         size = entry.size
-        handle = expect((yield packets.open_file(entry.source, packets.READ_FLAG)), Handle).handle
+        handle = yield from open_handle(entry.source, packets.READ_FLAG)
         at_once = size <= _ONE_BURST_BYTES and size <= client.read_size.request_bytes
         try:
             if at_once:
@@ -79,7 +79,9 @@ class Get:
                 replies = yield last
         except ChannelLost:
             raise
-        except BaseException:
+        except BaseException as exc:
+            if isinstance(exc, StatusError) and exc.code == packets.EOF:
+                raise SourceChanged(f"it had {size} bytes, now none", path=entry.source) from exc
             if handle and not at_once:  # a burst carries its own CLOSE
                 yield Attempt(packets.close(handle))
             raise
@@ -90,7 +92,7 @@ class Get:
                 yield from self._read_rest(client, entry, part, len(data))
 
     def _read_rest(self, client: SftpClient, entry: Entry, part: Part, start: int) -> Steps[None]:
-        handle = expect((yield packets.open_file(entry.source, packets.READ_FLAG)), Handle).handle
+        handle = yield from open_handle(entry.source, packets.READ_FLAG)
         try:
             yield ReadRange(handle, part.fd, Range(start, entry.size), client.read_size)
         except ChannelLost:
@@ -113,7 +115,7 @@ class Get:
         return _Transfer(entry, self._store.create_part(entry.target, token()))
 
     def chunk(self, client: SftpClient, part: Any, span: Range, done: RangeSet) -> Steps[None]:
-        handle = expect((yield packets.open_file(part.entry.source, packets.READ_FLAG)), Handle).handle
+        handle = yield from open_handle(part.entry.source, packets.READ_FLAG)
         try:
             yield ReadRange(handle, part.part.fd, span, client.read_size, done)
         except ChannelLost:

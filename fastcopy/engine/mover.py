@@ -8,11 +8,28 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fastcopy.sftp import operations, packets
+from fastcopy.sftp.operation import StatusError
+
 if TYPE_CHECKING:
-    from fastcopy.model import Entry, Range
+    from fastcopy.model import Attributes, Entry, Range
     from fastcopy.plan.ranges import RangeSet
     from fastcopy.sftp.client import SftpClient
     from fastcopy.sftp.operation import Steps
+
+
+class OpenRefused(StatusError):
+    """A bare Failure in answer to OPEN: perhaps the server has no handle left, and fewer files at once would do."""
+
+
+def open_handle(path: bytes, flags: int, attributes: Attributes | None = None) -> Steps[bytes]:
+    """Open a file and return its handle. Raises: OpenRefused; StatusError for every other refusal."""
+    try:
+        return (yield from operations.open_handle(path, flags, attributes))
+    except StatusError as exc:
+        if exc.code == packets.FAILURE:
+            raise OpenRefused(exc.code, exc.message) from exc
+        raise
 
 
 class Mover(Protocol):

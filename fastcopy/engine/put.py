@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fastcopy.config import SAFE_REQUEST_BYTES
-from fastcopy.engine.mover import token
+from fastcopy.engine.mover import open_handle, token
 from fastcopy.errors import ChannelLost, IntegrityError, SourceChanged
 from fastcopy.model import Attributes, FileKind, Range
 from fastcopy.plan.compare import clamp_sftp_time
@@ -87,8 +87,7 @@ class Put:
                 _check_unchanged(fd, attributes, len(data))
                 closing, fd = fd, -1  # many small files wait at once: none of them holds a descriptor meanwhile
                 os.close(closing)
-            reply = yield packets.open_file(path, _CREATE, _PART_ATTRIBUTES)
-            handle = expect(reply, Handle).handle
+            handle = yield from open_handle(path, _CREATE, _PART_ATTRIBUTES)
             created = True
             if data is None:
                 yield WriteRange(handle, fd, Range(0, size), client.write_size)
@@ -135,8 +134,8 @@ class Put:
         try:
             if attributes.size != entry.size:
                 raise SourceChanged(f"it had {entry.size} bytes, now {attributes.size}", path=entry.source)
-            reply = yield packets.open_file(part.path, _CREATE, _PART_ATTRIBUTES)
-            part.creator, part.handle = client, expect(reply, Handle).handle
+            part.handle = yield from open_handle(part.path, _CREATE, _PART_ATTRIBUTES)
+            part.creator = client
         except BaseException as exc:
             part.close()
             if isinstance(exc, ChannelLost):
@@ -147,8 +146,7 @@ class Put:
     def chunk(self, client: SftpClient, part: Any, span: Range, done: RangeSet) -> Steps[None]:
         handle = part.take_handle(client)
         if handle is None:
-            reply = yield packets.open_file(part.path, packets.WRITE_FLAG)
-            handle = expect(reply, Handle).handle
+            handle = yield from open_handle(part.path, packets.WRITE_FLAG)
         try:
             yield WriteRange(handle, part.fd, span, client.write_size, done)
         except ChannelLost:

@@ -18,6 +18,7 @@ from fastcopy.model import Attributes, FileKind
 from fastcopy.plan.names import base, check_component, is_part_name, join
 from fastcopy.sftp import operations, packets
 from fastcopy.sftp.operation import Attempt, StatusError
+from fastcopy.sftp.operations import MAX_NAMES
 from fastcopy.store.scan import WINDOW_ENTRIES, WINDOW_S, ScanFailed, Scanned
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _FOLDERS_AT_ONCE = 16
 #: Pages (up to 800 names each) that may wait to be put into a window.
 _PAGES_WAITING = 16
+#: Bytes shown of a name that was refused: a server may send 256 KiB.
+_SHOWN_BYTES = 300
 #: Links followed on the way down before a tree counts as endless. Source: Linux' MAXSYMLINKS.
 _MOST_LINKS = 40
 
@@ -110,6 +113,8 @@ class RemoteScan:
                 good, bad = _sorted_out(names, listed, folder, client.host)
                 items = await self._page(client, folder, links, [name for name in good if name.filename not in told])
                 told |= listed
+                if len(listed) > MAX_NAMES:
+                    raise StatusError(packets.FAILURE, f"more than {MAX_NAMES} names, and no end")
                 await self._pages.put(items + bad)
         except StatusError as exc:
             error = remote_error(exc, whole, "list", of_source=True)
@@ -171,6 +176,7 @@ def _sorted_out(names: list[Name], listed: set[bytes], folder: bytes, host: str)
                 raise UnsafeName("it was listed twice", path=name.filename, host=host)
             good.append(name)
         except UnsafeName as exc:
+            exc.path = name.filename[:_SHOWN_BYTES]
             bad.append(ScanFailed(path=folder, error=exc))
         listed.add(name.filename)
     return good, bad

@@ -117,6 +117,14 @@ class SftpClient:
     def alive(self) -> bool:
         return not self.ended.is_set()
 
+    def limit_active(self, operations: int) -> None:
+        """Let at most `operations` be under way at once, each perhaps with a file open on both sides."""
+        self._multiplexer.active_limit = max(1, min(self._multiplexer.active_limit, operations))
+
+    def narrow(self) -> bool:
+        """Let half as many operations be under way at once. Returns: False when it is one already."""
+        return self._multiplexer.narrow()
+
     def announces(self, extension: bytes) -> bool:
         return extension in self.extensions
 
@@ -292,8 +300,7 @@ class SftpClient:
             clamp(request_bytes, self.limits.write_bytes, self.limits.packet_bytes, announced)
         )
         if self.limits.open_handles:
-            handles = max(1, self.limits.open_handles - _SPARE_HANDLES)
-            self._multiplexer.active_limit = min(self._multiplexer.active_limit, handles)
+            self.limit_active(self.limits.open_handles - _SPARE_HANDLES)
 
 
 def clamp(asked: int | None, limit: int, packet_bytes: int, large_is_safe: bool) -> int:

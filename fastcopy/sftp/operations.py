@@ -20,6 +20,10 @@ R = TypeVar("R")
 _READDIRS_IN_FLIGHT = 8
 
 
+#: Names in one folder beyond which a listing counts as endless: law 9, every count a peer sends has a bound.
+MAX_NAMES = 4_000_000
+
+
 def expect(reply: object, kind: type[R]) -> R:
     """Return `reply` as `kind`.
 
@@ -179,6 +183,8 @@ def list_directory(path: bytes) -> Steps[list[Name]]:
         while not ended:
             more, ended = yield from read_directory(handle)
             names += more
+            if len(names) > MAX_NAMES:
+                raise ProtocolError(f"a folder of more than {MAX_NAMES} names, and no end")
     except (StatusError, ProtocolError):
         yield Attempt(packets.close(handle))
         raise
