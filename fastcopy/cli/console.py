@@ -39,7 +39,7 @@ def open_standard_streams() -> None:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process, which is all the job's, open as many files as the system lets it (a soft limit is often 1024)."""
+    """Let this process, which is all the job's, open as many files as the system lets it; the soft limit is low."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -186,9 +186,10 @@ class Copier:
         outcomes = await client.run_all(
             mover.whole(client, entry) if entry.link is None else mover.link(client, entry) for entry in entries
         )
-        narrowed = any(isinstance(outcome, OpenRefused) for outcome in outcomes) and client.narrow()
+        if any(isinstance(outcome, OpenRefused) for outcome in outcomes):
+            client.narrow()
         for entry, outcome in zip(entries, outcomes, strict=True):
-            if isinstance(outcome, ChannelLost) or (narrowed and isinstance(outcome, OpenRefused)):
+            if isinstance(outcome, ChannelLost | OpenRefused):
                 await self._again(entry, outcome, WholeFile(entry))
             elif isinstance(outcome, BaseException):
                 await self._failed(entry, outcome)
@@ -207,8 +208,9 @@ class Copier:
             try:
                 await file.copy(client, chunk.range, done)
             except Exception as exc:
-                may_again = isinstance(exc, ChannelLost) or (isinstance(exc, OpenRefused) and client.narrow())
-                if may_again and self._counts_as_retry(entry):
+                if isinstance(exc, OpenRefused):
+                    client.narrow()
+                if isinstance(exc, ChannelLost | OpenRefused) and self._counts_as_retry(entry):
                     for span in done.missing(chunk.range):
                         self._schedule.put_back(Chunk(entry, span))
                 else:

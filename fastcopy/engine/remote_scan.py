@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from fastcopy.engine.refusals import remote_error
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Folders listed at once: enough that a round trip of 100 ms costs 6 ms a folder.
 _FOLDERS_AT_ONCE = 16
+#: How often a folder that cannot be opened is tried again: 16 at once halve to one in four steps.
+_MOST_TRIES = 6
 #: Pages (up to 800 names each) that may wait to be put into a window.
 _PAGES_WAITING = 16
 #: Bytes shown of a name that was refused: a server may send 256 KiB.
@@ -49,6 +51,8 @@ class RemoteScan:
         self._channels = channels
         self._root = root
         self._follow = follow
+        self._at_once = _FOLDERS_AT_ONCE
+        self._tries: Counter[bytes] = Counter()
         self._pages: asyncio.Queue[list[Item] | None] = asyncio.Queue(_PAGES_WAITING)
         self._pending: deque[tuple[bytes, int]] = deque([(b"", 0)])  # folder, links followed to get there
 
@@ -78,7 +82,7 @@ class RemoteScan:
         running: set[asyncio.Task[None]] = set()
         try:
             while self._pending or running:
-                while self._pending and len(running) < _FOLDERS_AT_ONCE:
+                while self._pending and len(running) < self._at_once:
                     running.add(asyncio.create_task(self._list(*self._pending.popleft())))
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -117,11 +121,20 @@ class RemoteScan:
                     raise StatusError(packets.FAILURE, f"more than {MAX_NAMES} names, and no end")
                 await self._pages.put(items + bad)
         except StatusError as exc:
+            if handle is None and exc.code == packets.FAILURE and self._may_again(folder):
+                self._pending.append((folder, links))
+                return
             error = remote_error(exc, whole, "list", of_source=True)
             await self._pages.put([ScanFailed(path=folder, error=error)])
         finally:
             if handle is not None:
                 client.start(_close(handle)).add_done_callback(_forget)
+
+    def _may_again(self, folder: bytes) -> bool:
+        """Take a bare Failure for a lack of handles: list half as many folders at once, and this one again."""
+        self._at_once = max(1, self._at_once // 2)
+        self._tries[folder] += 1
+        return self._tries[folder] <= _MOST_TRIES
 
     async def _page(self, client: SftpClient, folder: bytes, links: int, names: list[Name]) -> list[Item]:
         """Turn names as listed into items; what the listing did not tell is asked for side by side.

@@ -121,9 +121,9 @@ class SftpClient:
         """Let at most `operations` be under way at once, each perhaps with a file open on both sides."""
         self._multiplexer.active_limit = max(1, min(self._multiplexer.active_limit, operations))
 
-    def narrow(self) -> bool:
-        """Let half as many operations be under way at once. Returns: False when it is one already."""
-        return self._multiplexer.narrow()
+    def narrow(self) -> None:
+        """Let half as many operations be under way at once: the server seems to be short of handles."""
+        self._multiplexer.narrow()
 
     def announces(self, extension: bytes) -> bool:
         return extension in self.extensions

@@ -80,12 +80,9 @@ class Multiplexer:
         """Whether nothing is under way or waiting."""
         return self._active == 0 and not self._waiting
 
-    def narrow(self) -> bool:
-        """Halve how many operations may be under way at once. Returns: False when it is one already."""
-        if self.active_limit <= 1:
-            return False
-        self.active_limit = max(1, min(self.active_limit, self._active or 1) // 2)
-        return True
+    def narrow(self) -> None:
+        """Halve how many operations may be under way at once."""
+        self.active_limit = max(1, min(self.active_limit, self._active) // 2)
 
     def submit(self, operation: Conversation[Any]) -> None:
         """Queue an operation; it starts when fewer than `active_limit` are under way."""

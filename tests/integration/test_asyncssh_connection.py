@@ -12,6 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import asyncssh
 import psutil
 import pytest
 
@@ -120,6 +121,27 @@ async def test_cipher_asked_for(sshd: Sshd) -> None:
     """A cipher named on the command line is the one used, also by its short name."""
     async with login(sshd, ciphers=("aes256-gcm",)) as connection:
         assert connection.info.cipher == "aes256-gcm@openssh.com"
+
+
+@pytest.mark.parametrize(
+    ("cipher", "sends_ignores"), [("aes128-gcm@openssh.com", False), ("aes256-ctr", False), ("aes128-cbc", True)]
+)
+async def test_ignore_packets_only_where_they_protect(
+    sshd_with: SshdFactory, monkeypatch: pytest.MonkeyPatch, cipher: str, sends_ignores: bool
+) -> None:
+    """The IGNORE packet before each packet is dropped, but not for CBC, whose weakness it covers."""
+    sent: list[int] = []
+    send = asyncssh.SSHClientConnection.send_packet
+
+    def note(self: asyncssh.SSHClientConnection, pkttype: int, *args: bytes, **how: Any) -> None:
+        sent.append(pkttype)
+        send(self, pkttype, *args, **how)
+
+    monkeypatch.setattr(asyncssh.SSHClientConnection, "send_packet", note)
+    async with login(sshd_with(Ciphers=cipher), ciphers=(cipher,)) as connection:
+        sent.clear()
+        assert (await connection.run("cat", stdin=b"hello")).stdout == b"hello"
+        assert (94 in sent, 2 in sent) == (True, sends_ignores)
 
 
 @pytest.fixture
@@ -295,6 +317,17 @@ async def test_what_answers_is_no_ssh_server(greeting: bytes | None, kind: type[
     async with stranger(greeting) as port:
         options = SshOptions(config_file="none", port=port, connect_timeout_s=1.0)
         assert type(await refused(AsyncsshConnector("127.0.0.1", None, options))) is kind
+
+
+async def test_too_many_logins(sshd_with: SshdFactory) -> None:
+    """A login that MaxStartups drops is told by that name, and may be tried again."""
+    server = sshd_with(MaxStartups="1:100:1")
+    _, pending = await asyncio.open_connection(server.host, server.port)
+    try:
+        error = await refused(connector(server))
+    finally:
+        pending.close()
+    assert (type(error), "MaxStartups" in str(error)) == (TooManyLogins, True)
 
 
 # --- channels and commands --------------------------------------------------------------------------------------------
