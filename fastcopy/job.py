@@ -237,6 +237,8 @@ class _Job:
             stack.push_async_callback(self._disconnect, channels)
             await channels.first()
             await loading
+        for warning in connector.warnings:
+            self._listener(Warned(message=warning))
         asked = self._options.transfer
         if asked.parallel is not None and asked.connections is not None:  # nothing to choose: begin at once
             channels.grow(asked.parallel, min(asked.connections, asked.parallel))

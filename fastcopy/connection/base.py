@@ -88,6 +88,9 @@ class Connection(Protocol):
 class Connector(Protocol):
     """Makes logins to one host; keeps what was typed once (password, passphrase) for the further ones."""
 
+    #: What the user should know of how logins are made here: options of ssh_config that have no effect.
+    warnings: list[str]
+
     async def connect(self, *, interactive: bool) -> Connection:
         """Log in.
 

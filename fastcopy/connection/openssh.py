@@ -67,6 +67,7 @@ class OpensshConnector:
             host: as the user wrote it: a name of the ssh_config or of the network, an address.
             user: None for what ssh_config says.
         """
+        self.warnings: list[str] = []
         self._host = host
         self._user = user
         self._options = options
