@@ -33,7 +33,7 @@ type: dev ## check types
 	@$(BIN)/mypy
 
 unit: dev ## tests without servers: unit, contract, property, layers
-	@$(BIN)/python -m pytest tests/unit tests/contract tests/property $(wildcard tests/test_*.py)
+	@$(BIN)/python -m pytest tests/unit tests/contract tests/property tests/perf $(wildcard tests/test_*.py)
 
 integration: dev packages ## the installed command against a real sshd
 	@$(BIN)/python -m pytest tests/integration

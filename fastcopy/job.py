@@ -148,6 +148,8 @@ class _Job:
         with self._phase("scan"):
             placed = await place_put(channels.clients[0], found, failed, self._destination.path)
             target = RemoteTarget(channels)
+            if placed.is_new_file:
+                target.know_missing(placed.pairs[0][1])
             if placed.make_directory:
                 folder = Folder(path=placed.directory, mode=0o777 & ~self._umask)
                 for error in await target.make_folders([folder]):
@@ -235,13 +237,13 @@ class _Job:
             self._meter.warm_up()
             channels = Channels(connector, self._options.transfer, host=location.host, listener=self._listener)
             stack.push_async_callback(self._disconnect, channels)
+            asked = self._options.transfer
+            if asked.parallel is not None and asked.connections is not None:  # nothing to choose: begin at once
+                channels.grow(asked.parallel, min(asked.connections, asked.parallel))
             await channels.first()
             await loading
         for warning in connector.warnings:
             self._listener(Warned(message=warning))
-        asked = self._options.transfer
-        if asked.parallel is not None and asked.connections is not None:  # nothing to choose: begin at once
-            channels.grow(asked.parallel, min(asked.connections, asked.parallel))
         self._report.ssh = channels.connections[0].info.way
         return channels
 

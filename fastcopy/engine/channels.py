@@ -53,6 +53,8 @@ class Channels:
         self._options = options
         self._listener = listener
         self._growing: asyncio.Task[None] | None = None
+        self._logged_in = asyncio.Event()
+        self._opened = asyncio.Event()
         self._parallel = options.parallel or 1
 
     @property
@@ -123,12 +125,16 @@ class Channels:
                     raise
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         self.connections.append(connection)
-        return await self._open_channel(connection)
+        self._logged_in.set()
+        client = await self._open_channel(connection)
+        self._opened.set()
+        return client
 
     def grow(self, parallel: int, connections: int) -> None:
         """Begin to open channels until there are `parallel` over `connections` logins; returns at once.
 
-        Does nothing when that has begun already.
+        May be called before `first`: the further logins then begin as soon as the first one is made. Does nothing
+        when growing has begun already.
         """
         if self._growing is None:
             self._parallel = parallel
@@ -145,8 +151,7 @@ class Channels:
         """Give up what is still being opened."""
         if self._growing is not None:
             self._growing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._growing
+            await asyncio.gather(self._growing, return_exceptions=True)
 
     async def spare(self) -> SftpClient | None:
         """Open one more channel for clearing up when all others have ended; None when that cannot be had quickly."""
@@ -167,9 +172,10 @@ class Channels:
         await asyncio.gather(*(connection.close() for connection in self.connections))
 
     async def _grow(self, parallel: int, connections: int) -> None:
+        await self._logged_in.wait()
         shares = [parallel // connections + (index < parallel % connections) for index in range(connections)]
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._open_more(self.connections[0], shares[0] - len(self.clients)))
+            group.create_task(self._open_more_beside_first(shares[0] - 1))
             if connections > 1:
                 ramp = LoginRamp(self._connector, connections - 1)
                 async for connection in ramp.logins():
@@ -181,6 +187,11 @@ class Channels:
         if missing > 0 and len(self.connections) < connections:
             await self._open_more(self.connections[0], missing)
 
+    async def _open_more_beside_first(self, count: int) -> None:
+        """Open the first connection's further channels, after its first: MaxSessions may allow just one."""
+        await self._opened.wait()
+        await self._open_more(self.connections[0], count)
+
     def _share(self) -> int:
         """Return how many files one channel may have under way: memory and descriptors are for all of them together."""
         channels = max(self._parallel, len(self.clients), 1)
@@ -190,14 +201,11 @@ class Channels:
     async def _open_more(self, connection: Connection, count: int) -> None:
         """Open `count` channels side by side; those the server refuses are told and left out."""
         results = await asyncio.gather(*(self._open_channel(connection) for _ in range(count)), return_exceptions=True)
-        refusals = [result for result in results if isinstance(result, BaseException)]
-        for refusal in refusals:
-            if not isinstance(refusal, FastcopyError):
-                raise refusal
+        refusals = [result for result in results if isinstance(result, Exception)]
         if refusals:
             self._warn(self._shortfall(refusals))
 
-    def _shortfall(self, refusals: list[BaseException]) -> str:
+    def _shortfall(self, refusals: list[Exception]) -> str:
         have = len(self.alive)
         going_on = f"going on with {have} channel{'s' if have != 1 else ''}"
         if any(isinstance(refusal, TooManySessions) for refusal in refusals):

@@ -39,7 +39,8 @@ _PINGS = 4
 class Placed:
     """Each source found, with its target; the sources that failed; the folder everything goes into.
 
-    `make_directory` tells that `directory` is missing and to be made. `rtt_s` is the round trip time to the
+    `make_directory` tells that `directory` is missing and to be made, `is_new_file` that the
+    one file there is goes to a name where nothing stands. `rtt_s` is the round trip time to the
     server, None when there is none.
     """
 
@@ -47,6 +48,7 @@ class Placed:
     failed: tuple[Failed, ...]
     directory: bytes
     make_directory: bool
+    is_new_file: bool = False
     rtt_s: float | None = None
 
 
@@ -81,6 +83,7 @@ async def place_put(
         failed=tuple(failed),
         directory=placement.directory or b"",
         make_directory=placement.make_directory,
+        is_new_file=there is None and placement.directory is None,
         rtt_s=rtt_s,
     )
 

@@ -72,9 +72,14 @@ class RemoteTarget:
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
+        self._missing: set[bytes] = set()
         self._new: set[bytes] = set()  # folders we made: nothing is in them but our own
         self._listed: tuple[bytes, dict[bytes, Attributes]] | None = None  # the last folder listed
         self._to_finish: list[Folder] = []
+
+    def know_missing(self, path: bytes) -> None:
+        """Take note that nothing stands at `path`: a question less."""
+        self._missing.add(path)
 
     async def make_folders(self, folders: Sequence[Folder]) -> list[FastcopyError | None]:
         errors: dict[bytes, FastcopyError | None] = {}
@@ -99,7 +104,7 @@ class RemoteTarget:
 
     async def existing(self, paths: Sequence[bytes]) -> list[Attributes | None]:
         by_folder: dict[bytes, list[bytes]] = defaultdict(list)
-        for path in paths:
+        for path in set(paths) - self._missing:
             by_folder[parent(path)].append(path)
         found: dict[bytes, Attributes] = {}
         await asyncio.gather(*(self._look_in(folder, names, found) for folder, names in by_folder.items()))

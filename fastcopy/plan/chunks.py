@@ -12,11 +12,11 @@ _MIB = 1 << 20
 #: Bytes. Files up to this size travel in batches: their cost is round trips, not bytes. Source: our choice.
 SMALL_FILE_BYTES = _MIB
 #: Bytes. At 400 MiB/s a chunk lasts 20 ms, many times the cost of handing it out. Source: our choice.
-MIN_CHUNK_BYTES = 8 * _MIB
+MIN_CHUNK_BYTES = 4 * _MIB
 #: Bytes. What is lost at worst when a chunk starts over, and the step of the journal. Source: reliability.md, law 2.
 MAX_CHUNK_BYTES = 64 * _MIB
-#: Chunks each channel gets of one file: the last to end is then about a quarter of its share behind the first.
-CHUNKS_PER_CHANNEL = 4
+#: Chunks each channel gets of one file: the last to end is then about an eighth of its share behind the first.
+CHUNKS_PER_CHANNEL = 8
 
 
 def chunk_bytes(size: int, channels: int) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +15,6 @@ from tests.support.route import remote
 from tests.support.trees import build, snapshot
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.route import Route
     from tests.support.sshd import Sshd
 
@@ -59,11 +60,9 @@ def test_a_rule_twice(
 
 def test_the_login_directory_is_the_start_of_relative_names(sshd: Sshd, tmp_path: Path) -> None:
     """`host:` and `host:.` are the login directory; a file up to it lies in the account's home."""
-    from pathlib import Path as LocalPath
-
     name = f"fastcopy-test-{tmp_path.name}"
     (tmp_path / name).write_bytes(b"home")
-    arrived = LocalPath.home() / name
+    arrived = Path(pwd.getpwuid(os.geteuid()).pw_dir) / name
     for destination in ("t:", "t:.", "t:~", f"t:{name}", f"t:~/{name}"):
         try:
             outcome = copy(tmp_path / name, destination, config=sshd.client_config)

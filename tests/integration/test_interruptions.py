@@ -89,7 +89,7 @@ def test_a_killed_run_leaves_nothing_final_and_can_be_repeated(
 
 def test_one_lost_connection_of_three_is_nobodys_trouble(slow: Route, server: Sshd, tmp_path: Path) -> None:
     """B13, R5: a session killed on the server in the middle: its work goes to the others, every byte arrives."""
-    source = build(tmp_path / "source", {b"big": 12 << 20, **{b"f%d" % number: 20_000 for number in range(20)}})
+    source = build(tmp_path / "source", {b"big": 6 << 20, **{b"f%d" % number: 20_000 for number in range(20)}})
     target = tmp_path / "copy"
     with slow.start(f"{source}/", to=target, options=("-n", 3, "--connections", 3)) as running:
         wait_for_a_part(target)

@@ -59,7 +59,7 @@ def test_max_startups(source: Path, sshd_with: SshdFactory, route: Route, tmp_pa
 @pytest.mark.parametrize("limit", ["1M", "1M 1s"])
 def test_rekeying(limit: str, sshd_with: SshdFactory, route: Route, tmp_path: Path) -> None:
     """B04: keys renewed every MiB in the middle of four busy connections change no byte and stop nothing."""
-    source = build(tmp_path / "source", {b"a": 24 << 20, b"b": 8 << 20})
+    source = build(tmp_path / "source", {b"a": 12 << 20, b"b": 4 << 20})
     rekeying = replace(route, sshd=sshd_with(RekeyLimit=limit))
     outcome = rekeying.copy(f"{source}/", to=tmp_path / "copy", options=("-n", 8, "--connections", 4))
     assert outcome.exit_code == 0, outcome.stderr
