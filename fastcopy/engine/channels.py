@@ -227,7 +227,10 @@ class Channels:
                 limits=self.clients[0].limits if self.clients else None,
             )
         except HandshakeFailed as exc:
-            raise await connection.explain(transport, exc.received) from exc
+            try:
+                raise await connection.explain(transport, exc.received) from exc
+            finally:
+                transport.close()
         client.limit_active(self._share())
         self.clients.append(client)
         self._listener(ChannelsChanged(channels=len(self.alive), connections=len(self.connections)))

@@ -76,7 +76,13 @@ async def place_put(
     except StatusError as exc:
         raise remote_error(exc, path, "stat") from exc
     rtt_s = await _round_trip_s(client, time.monotonic() - asked_s)
-    placement = place([each.source for each in found], path, there.kind if there else None, side="remote")
+    placement = place(
+        [each.source for each in found],
+        path,
+        there.kind if there else None,
+        is_one_of_several=bool(failed),
+        side="remote",
+    )
     await _check_meeting(found, placement, _names_here)
     return Placed(
         pairs=tuple(zip(found, placement.targets, strict=True)),
@@ -97,7 +103,13 @@ async def place_get(client: SftpClient, sources: Sequence[bytes], destination: b
     found, failed = await find_remote(client, sources)
     rtt_s = await _round_trip_s(client, (time.monotonic() - asked_s) / len(sources))
     _check_any(found, failed)
-    placement = place([each.source for each in found], destination, local_kind(destination), side="local")
+    placement = place(
+        [each.source for each in found],
+        destination,
+        local_kind(destination),
+        is_one_of_several=bool(failed),
+        side="local",
+    )
 
     async def names_in(source: FoundSource) -> list[bytes]:
         return [name.filename for name in await client.run(operations.list_directory(source.path or b"."))]
@@ -108,7 +120,13 @@ async def place_get(client: SftpClient, sources: Sequence[bytes], destination: b
 
 async def place_here(found: Sequence[FoundSource], failed: Sequence[Failed], destination: bytes) -> Placed:
     """Decide where local sources go here. Targets are relative to `directory`. Raises: as `place_put`."""
-    placement = place([each.source for each in found], destination, local_kind(destination), side="local")
+    placement = place(
+        [each.source for each in found],
+        destination,
+        local_kind(destination),
+        is_one_of_several=bool(failed),
+        side="local",
+    )
     await asyncio.to_thread(_check_apart, found, placement.targets)
     await _check_meeting(found, placement, _names_here)
     return beneath(found, failed, placement, None)

@@ -58,6 +58,7 @@ def place(
     destination_kind: FileKind | None,
     destination_slash: bool = False,
     *,
+    is_one_of_several: bool = False,
     side: str = "destination",
 ) -> Placement:
     """Decide each source's target.
@@ -75,6 +76,7 @@ def place(
         destination: DST's path; b"" is the directory that relative paths begin in.
         destination_kind: what is there, links followed; None when nothing is.
         destination_slash: DST was typed with a slash behind it, if `destination` does not show that.
+        is_one_of_several: more sources were typed than `sources` holds (some are missing): DST is a directory then too.
         side: for the message: "local" or "remote".
     Raises:
         TargetNotDirectory: something else stands where DST must be a directory.
@@ -86,7 +88,7 @@ def place(
     for source in sources:
         if source.kind is not FileKind.DIRECTORY and _is_contents(source):
             raise UsageError(f"{printable(source.path)}: not a directory, but typed as one; leave out the slash")
-    is_directory = destination_slash or means_contents(destination)
+    is_directory = destination_slash or means_contents(destination) or is_one_of_several
     target = clean(destination) or b"."
     if len(sources) == 1 and sources[0].kind is not FileKind.DIRECTORY and not is_directory:
         if destination_kind is FileKind.SPECIAL:

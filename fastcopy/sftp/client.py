@@ -91,7 +91,8 @@ class SftpClient:
         """Make the handshake, learn the server's limits, start the channel's thread.
 
         Args:
-            transport: owned from now on, closed also when this fails.
+            transport: owned from now on, closed also when this fails; but for HandshakeFailed, after which it may
+                still be asked why and is the caller's to close.
             request_bytes: the size asked for; None chooses. Clamped to the server's limits either way.
             limits: what another channel of the same server learned: a round trip less.
         Raises: HandshakeFailed when no VERSION comes; ChannelLost; ProtocolError.

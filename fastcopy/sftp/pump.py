@@ -49,10 +49,10 @@ class Pump:
         """Make a pump; `start` runs it.
 
         Args:
-            transport: owned from now on; closed when the pump ends.
+            transport: owned from now on; closed when the pump ends, unless `greet` failed.
             timeout_s: seconds without an answer, while one is owed, after which the channel counts as lost.
-            greet: called first, in the pump's thread, to make the handshake; what it raises ends the channel. It must
-                give up when `stopping` becomes true.
+            greet: called first, in the pump's thread, to make the handshake; what it raises ends the channel, and
+                leaves the transport open: it may still tell why. It must give up when `stopping` becomes true.
             on_finished: called in the pump's thread with the operations that ended.
             on_end: called last, in the pump's thread, with the reason; None after `stop`.
         """
@@ -90,12 +90,15 @@ class Pump:
 
     def _run(self) -> None:
         reason: FastcopyError | None = None
+        may_close = False
         try:
             self._greet()
+            may_close = True
             self._loop()
         except FastcopyError as exc:
             reason = exc
         except Exception as exc:  # a defect of ours: never leave the job waiting for this channel
+            may_close = True
             reason = ProtocolError(f"{type(exc).__name__}: {exc}")
             reason.__cause__ = exc
         finally:
@@ -104,7 +107,8 @@ class Pump:
                     self._multiplexer.submit(self._inbox.popleft())
                 self._multiplexer.fail(loss(reason, self._multiplexer.host))
                 self._report()
-                self._transport.close()
+                if may_close or self.stopping:
+                    self._transport.close()
             finally:
                 self._on_end(reason)
 
