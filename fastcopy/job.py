@@ -21,7 +21,7 @@ from fastcopy.model import CpuUsage, Direction, FileKind
 from fastcopy.sftp.operation import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from fastcopy.config import CopyOptions
     from fastcopy.connection.base import Connector
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from fastcopy.measure.remote_cpu import RemoteSample
     from fastcopy.model import Entry
     from fastcopy.plan.locations import Location
-    from fastcopy.sftp.client import SftpClient
 
 #: Seconds between two samples of the bytes moved.
 _SAMPLE_S = 0.1
@@ -264,15 +263,13 @@ class _Job:
         """Scan and copy everything, over the first channel at once and over the others as they come."""
         from fastcopy.engine.copier import Copier
         from fastcopy.engine.preparer import Preparer
+        from fastcopy.engine.remote_files import RemoteFiles
         from fastcopy.measure.remote_procfs import READ_BYTES, RemoteMeter
-        from fastcopy.sftp import operations
-
-        def read(client: SftpClient, path: bytes) -> Awaitable[bytes]:
-            return client.run(operations.read_small(path, READ_BYTES))
 
         self._tell_failed(placed.failed)
         self._report.rtt_s = placed.rtt_s
-        meter = RemoteMeter(read)
+        files = RemoteFiles(READ_BYTES)
+        meter = RemoteMeter(files.read, keep=files.keep)
         shared = self._options.ssh.reuse_master
         first_look = asyncio.create_task(meter.begin(channels.clients[0], channels.connections[0], shared=shared))
 

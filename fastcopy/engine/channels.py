@@ -53,6 +53,7 @@ class Channels:
         self._options = options
         self._listener = listener
         self._growing: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._logged_in = asyncio.Event()
         self._opened = asyncio.Event()
         self._parallel = options.parallel or 1
@@ -126,9 +127,15 @@ class Channels:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         self.connections.append(connection)
         self._logged_in.set()
-        client = await self._open_channel(connection)
+        client = await self._open_channel(connection, learn=False)
+        self._learning = asyncio.create_task(client.learn_limits())
         self._opened.set()
         return client
+
+    async def ready(self) -> None:
+        """Wait until the first channel knows the server's limits: to be called before content is moved."""
+        if self._learning is not None:
+            await self._learning
 
     def grow(self, parallel: int, connections: int) -> None:
         """Begin to open channels until there are `parallel` over `connections` logins; returns at once.
@@ -164,6 +171,9 @@ class Channels:
     async def close_channels(self) -> None:
         """End all channels; the logins stay, for the last questions (what did it cost?)."""
         await self.stop_growing()
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
         await asyncio.gather(*(client.close() for client in self.clients))
 
     async def close(self) -> None:
@@ -215,7 +225,7 @@ class Channels:
             )
         return f"{len(refusals)} further channels could not be opened ({refusals[0]}); {going_on}"
 
-    async def _open_channel(self, connection: Connection) -> SftpClient:
+    async def _open_channel(self, connection: Connection, *, learn: bool = True) -> SftpClient:
         transport = await connection.open_sftp()
         try:
             client = await SftpClient.open(
@@ -224,7 +234,8 @@ class Channels:
                 request_bytes=self._options.request_bytes,
                 queue_depth=self._options.queue_depth,
                 timeout_s=self._options.timeout_s,
-                limits=self.clients[0].limits if self.clients else None,
+                limits=next((client.limits for client in self.clients if client.limits is not None), None),
+                learn=learn,
             )
         except HandshakeFailed as exc:
             try:

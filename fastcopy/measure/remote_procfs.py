@@ -94,16 +94,27 @@ def count_cores(listed: bytes) -> int | None:
     return count if 0 < count <= 1 << 16 else None
 
 
+def _stat_path(process: bytes) -> bytes:
+    return b"/proc/" + process + b"/stat"
+
+
 class RemoteMeter(Generic[Channel]):
     """Measures all logins of one job to one host. Used from the event loop."""
 
-    def __init__(self, read: Callable[[Channel, bytes], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        read: Callable[[Channel, bytes], Awaitable[bytes]],
+        *,
+        keep: Callable[[Channel, bytes], Awaitable[None]] | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
             read: returns the first READ_BYTES of a file over a channel; raises whatever it likes where it cannot.
+            keep: told of each file that will be read once more at the end: opened now, it costs one round trip then.
         """
         self._read_file = read
+        self._keep = keep
         #: The processes behind each channel: its sftp-server, the sshd, perhaps the privileged half.
         self._known: dict[Channel, tuple[int, ...]] = {}
         self._before: CpuUsage | None = CpuUsage()
@@ -126,11 +137,14 @@ class RemoteMeter(Generic[Channel]):
         return sample
 
     async def learn(self, channels: Iterable[Channel]) -> None:
-        """Find out which processes serve `channels`, so that `sample` is one round of reads. Never raises."""
+        """Find out which processes serve `channels`, so that `sample` is one round trip. Never raises."""
         new = [channel for channel in channels if channel not in self._known]
         for channel, pids in zip(new, await asyncio.gather(*map(self._find, new)), strict=True):
             if pids:
                 self._known[channel] = pids
+        if self._keep is not None:
+            kept = [(channel, pid) for channel in new for pid in self._known.get(channel, ())]
+            await asyncio.gather(*(self._quietly(self._keep(to, _stat_path(b"%d" % pid))) for to, pid in kept))
 
     async def sample(self, channels: Sequence[Channel], connections: Sequence[Runner]) -> RemoteSample:
         """Return what the far side has spent on the job.
@@ -188,7 +202,7 @@ class RemoteMeter(Generic[Channel]):
         return (server.pid, above.pid, leader.pid) if leader.serves_ssh else ()
 
     async def _stat(self, channel: Channel, process: bytes) -> ProcessStat:
-        return parse_stat(await self._read_file(channel, b"/proc/" + process + b"/stat"))
+        return parse_stat(await self._read_file(channel, _stat_path(process)))
 
     async def _quietly(self, answer: Awaitable[Answer]) -> Answer | None:
         """Return the answer; None for any failure: whatever is wrong with /proc there, the copy goes on."""

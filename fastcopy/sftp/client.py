@@ -9,6 +9,7 @@ Asyncio on this side, the pump's thread on the other; the two meet in `submit` a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -53,12 +54,14 @@ class SftpClient:
         self.host = host
         #: Extension names the server announced, with their versions.
         self.extensions: dict[bytes, bytes] = {}
-        self.limits = Limits()
+        #: What the server limits; None while that is not known.
+        self.limits: Limits | None = None
         self.read_size = RequestSize(DEFAULT_REQUEST_BYTES)
         self.write_size = RequestSize(DEFAULT_REQUEST_BYTES)
         #: Why the channel ended; None while it lives and after `close`.
         self.lost: FastcopyError | None = None
         self.ended = asyncio.Event()
+        self._asked_bytes: int | None = None
         self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._timeout_s = timeout_s
@@ -87,6 +90,7 @@ class SftpClient:
         queue_depth: int = DEFAULT_QUEUE_DEPTH,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         limits: Limits | None = None,
+        learn: bool = True,
     ) -> SftpClient:
         """Make the handshake, learn the server's limits, start the channel's thread.
 
@@ -95,6 +99,7 @@ class SftpClient:
                 still be asked why and is the caller's to close.
             request_bytes: the size asked for; None chooses. Clamped to the server's limits either way.
             limits: what another channel of the same server learned: a round trip less.
+            learn: False leaves it to the caller to `learn_limits` before any content is moved, beside other questions.
         Raises: HandshakeFailed when no VERSION comes; ChannelLost; ProtocolError.
         Cancellation: closes the transport.
         """
@@ -102,8 +107,11 @@ class SftpClient:
         client._pump.start()
         try:
             await client._greeted
-            client.limits = await client._learn_limits() if limits is None else limits
-            client._keep_to_limits(request_bytes)
+            client._asked_bytes = request_bytes
+            if limits is not None:
+                client._keep_to(limits)
+            elif learn:
+                await client.learn_limits()
         except BaseException:
             await client.close()
             raise
@@ -117,6 +125,14 @@ class SftpClient:
     @property
     def alive(self) -> bool:
         return not self.ended.is_set()
+
+    async def learn_limits(self) -> None:
+        """Ask limits@openssh.com where it is announced, and keep to the answer. Raises: ChannelLost; ProtocolError."""
+        limits = Limits()
+        if self.announces(packets.LIMITS):
+            with contextlib.suppress(StatusError):
+                limits = await self.run(_limits())
+        self._keep_to(limits)
 
     def limit_active(self, operations: int) -> None:
         """Let at most `operations` be under way at once, each perhaps with a file open on both sides."""
@@ -284,24 +300,14 @@ class SftpClient:
             for on_ended in left.values():
                 on_ended()
 
-    async def _learn_limits(self) -> Limits:
-        """Ask limits@openssh.com where it is announced."""
-        if not self.announces(packets.LIMITS):
-            return Limits()
-        try:
-            return await self.run(_limits())
-        except StatusError:
-            return Limits()
-
-    def _keep_to_limits(self, request_bytes: int | None) -> None:
+    def _keep_to(self, limits: Limits) -> None:
         """Clamp the request sizes and the number of open handles."""
-        announced = self.announces(packets.LIMITS)
-        self.read_size = RequestSize(clamp(request_bytes, self.limits.read_bytes, self.limits.packet_bytes, True))
-        self.write_size = RequestSize(
-            clamp(request_bytes, self.limits.write_bytes, self.limits.packet_bytes, announced)
-        )
-        if self.limits.open_handles:
-            self.limit_active(self.limits.open_handles - _SPARE_HANDLES)
+        self.limits = limits
+        asked, announced = self._asked_bytes, self.announces(packets.LIMITS)
+        self.read_size = RequestSize(clamp(asked, limits.read_bytes, limits.packet_bytes, True))
+        self.write_size = RequestSize(clamp(asked, limits.write_bytes, limits.packet_bytes, announced))
+        if limits.open_handles:
+            self.limit_active(limits.open_handles - _SPARE_HANDLES)
 
 
 def clamp(asked: int | None, limit: int, packet_bytes: int, large_is_safe: bool) -> int:

@@ -16,6 +16,8 @@ from fastcopy.sftp.packets import Data, Extended, FileSystem, Handle, Name, Name
 
 R = TypeVar("R")
 
+READ_FLAG = packets.READ_FLAG
+
 #: READDIR requests in flight at once for one folder: OpenSSH answers each with at most 100 names.
 _READDIRS_IN_FLIGHT = 8
 
@@ -46,13 +48,19 @@ def close(handle: bytes) -> Steps[None]:
 
 
 def read_small(path: bytes, limit: int) -> Steps[bytes]:
-    """Return the first bytes of a file, what one READ of `limit` brings: for files that tell no size (/proc).
-
-    They do not count as content of the job's files.
-    """
+    """Return the first bytes of a file, as `read_beginning`."""
     handle = yield from open_handle(path, packets.READ_FLAG)
     look = packets.read(handle, 0, limit)._replace(content_bytes=0)
     reply, _ = yield Attempt(look, packets.close(handle))
+    return expect(reply, Data).payload or b""
+
+
+def read_beginning(handle: bytes, limit: int) -> Steps[bytes]:
+    """Return the first bytes of an open file, what one READ of `limit` brings: for files that tell no size (/proc).
+
+    They do not count as content of the job's files.
+    """
+    reply = yield packets.read(handle, 0, limit)._replace(content_bytes=0)
     return expect(reply, Data).payload or b""
 
 

@@ -226,6 +226,7 @@ async def test_file_system_and_limits(open_client: Open, here: bytes) -> None:
         asked = os.statvfs(here)
         assert there.total_bytes == asked.f_blocks * asked.f_frsize
         assert 0 <= there.free_bytes <= there.total_bytes
+        assert client.limits is not None
         assert (client.limits.read_bytes, client.limits.write_bytes) == (261_120, 261_120)
         assert client.read_size.request_bytes == client.write_size.request_bytes == 261_120
         assert client.limits.open_handles > 0
