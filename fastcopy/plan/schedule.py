@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastcopy.plan.chunks import SMALL_FILE_BYTES, chunk_at, chunk_bytes, chunk_count
+from fastcopy.plan.chunks import SMALL_FILE_BYTES, chunk_at, chunk_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,11 +53,10 @@ Unit = Batch | WholeFile | Chunk
 class _Cursor:
     """A large file and how far it has been handed out; ordered largest first, then first come."""
 
-    __slots__ = ("chunk", "entry", "rank", "start")
+    __slots__ = ("entry", "rank", "start")
 
-    def __init__(self, entry: Entry, chunk: int, order: int) -> None:
+    def __init__(self, entry: Entry, order: int) -> None:
         self.entry = entry
-        self.chunk = chunk
         self.start = 0
         self.rank = (-entry.size, order)
 
@@ -85,7 +84,7 @@ class Schedule:
         self._parts: dict[bytes, int] = {}
 
     def __len__(self) -> int:
-        """Return how many pieces wait: small files, whole files and chunks each count one."""
+        """Return how many pieces wait: files, however large, and chunks that were put back each count one."""
         return self._pieces
 
     def __repr__(self) -> str:
@@ -119,13 +118,9 @@ class Schedule:
                 self._add_large(entry)
 
     def _add_large(self, entry: Entry) -> None:
-        cursor = _Cursor(entry, chunk_bytes(entry.size, self._channels), self._added)
+        heapq.heappush(self._large, _Cursor(entry, self._added))
         self._added += 1
-        heapq.heappush(self._large, cursor)
-        count = chunk_count(entry.size, cursor.chunk)
-        self._pieces += count
-        if count > 1:
-            self._parts[entry.target] = 1
+        self._pieces += 1
 
     def take(self) -> Unit | None:
         """Return the next piece of work; None when there is none now."""
@@ -177,13 +172,15 @@ class Schedule:
 
     def _take_large(self, cursor: _Cursor) -> WholeFile | Chunk:
         entry = cursor.entry
-        piece = chunk_at(cursor.start, entry.size, cursor.chunk)
-        self._pieces -= 1
+        piece = chunk_at(cursor.start, entry.size, chunk_bytes(self._bytes, self._channels))
         self._bytes -= len(piece)
         cursor.start = piece.stop
         if piece.stop < entry.size:
+            if piece.start == 0:
+                self._parts[entry.target] = 1
             return Chunk(entry, piece)
         self._current = None
+        self._pieces -= 1
         if piece.start == 0:
             self._files -= 1
             return WholeFile(entry)

