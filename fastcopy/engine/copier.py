@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Units under way at once on a channel: behind the bytes of one hide the last one's close, the next one's open and its
 #: first request's way, three round trips in all. Source: our measurement at 100 ms.
-_UNITS_PER_CHANNEL = 3
+_UNITS_PER_CHANNEL = 4
 #: Pieces waiting above which the scan is made to wait: two windows of it.
 _ENOUGH_PIECES = 20_000
 #: How often a file, or one of its chunks, may be tried again: after lost channels, and while a server short of handles

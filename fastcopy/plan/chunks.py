@@ -11,12 +11,12 @@ from fastcopy.model import Range
 _MIB = 1 << 20
 #: Bytes. Files up to this size travel in batches: their cost is round trips, not bytes. Source: our choice.
 SMALL_FILE_BYTES = _MIB
-#: Bytes. What a channel moves in one round trip of a long link (OpenSSH's window): less would buy nothing.
-MIN_CHUNK_BYTES = 2 * _MIB
+#: Bytes. Two of OpenSSH's windows, what a channel moves in two round trips of a long link: less would buy nothing.
+MIN_CHUNK_BYTES = 4 * _MIB
 #: Bytes. What is lost at worst when a chunk starts over, and the step of the journal. Source: reliability.md, law 2.
 MAX_CHUNK_BYTES = 64 * _MIB
-#: A chunk is this part of a channel's share of all that is left. Each channel takes three at once (engine/copier), so
-#: half of what is left then stays to level out differences. Source: our choice.
+#: A chunk is this part of a channel's share of all that is left. Each channel takes four at once (engine/copier), so
+#: a third of what is left then stays to level out differences. Source: our choice.
 CHUNKS_PER_SHARE = 6
 
 

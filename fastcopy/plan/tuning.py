@@ -61,7 +61,7 @@ LAN_RTT_S = 0.002
 #: Bytes supposed to be there while the scan still runs. Source: our choice; it only has to dwarf the logins.
 UNKNOWN_TOTAL_BYTES = 100 << 30
 #: A candidate within this factor of the best is as good, if it needs fewer logins or channels. Source: our choice.
-AS_GOOD = 1.05
+AS_GOOD = 1.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ def test_chunks_tile_the_file(size: int, channels: int) -> None:
 
 @given(SIZES, st.integers(1, 256))
 def test_chunks_shrink_within_bounds(size: int, channels: int) -> None:
-    """No chunk but the last, which takes the rest, is larger than the one before it; all are whole MiB, 2 to 64."""
+    """No chunk but the last, which takes the rest, is larger than the one before it; all are whole MiB, 4 to 64."""
     lengths = [len(chunk) for chunk in cut(size, channels)[:-1]]
     assert lengths == sorted(lengths, reverse=True)
     assert all(length % MIB == 0 for length in lengths)

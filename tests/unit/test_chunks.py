@@ -13,8 +13,8 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("left_bytes", "channels", "expected"),
     [
-        (0, 4, 2 * MIB),
-        (100 * MIB, 8, 3 * MIB),
+        (0, 4, 4 * MIB),
+        (100 * MIB, 8, 4 * MIB),
         (600 * MIB, 8, 13 * MIB),
         (2048 * MIB, 2, 64 * MIB),
         (300 * MIB, 2, 25 * MIB),
@@ -23,7 +23,7 @@ MIB = 1 << 20
     ],
 )
 def test_a_chunk_is_a_sixth_of_a_channels_share(left_bytes: int, channels: int, expected: int) -> None:
-    """A sixth of a channel's share of what is left, in whole MiB, 2 to 64; a lone channel shares with nobody."""
+    """A sixth of a channel's share of what is left, in whole MiB, 4 to 64; a lone channel shares with nobody."""
     assert chunk_bytes(left_bytes, channels) == expected
 
 

@@ -37,7 +37,7 @@ def test_the_largest_goes_first_in_chunks_by_offset() -> None:
     schedule.add([small, medium, big], 2)
     assert repr(schedule) == f"<Schedule 3 pieces, 3 files, {22 * MIB + 5} bytes>"
     assert drain(schedule) == [
-        *(Chunk(big, Range(start * MIB, (start + 2) * MIB)) for start in range(0, 20, 2)),
+        *(Chunk(big, Range(start * MIB, (start + 4) * MIB)) for start in range(0, 20, 4)),
         WholeFile(medium),
         Batch((small,)),
     ]
