@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 #: CPU seconds that may fall behind the last look: the end of the interpreter and of ssh here, of the sessions there.
 _AFTER_THE_LOOK_S = {"local": 0.15, "remote": 0.35}
-#: Clocks tick every 10 ms, once for each of a few processes.
-_TICK_S = 0.03
+#: CPU seconds the kernel may count to nobody: clocks tick every 10 ms for each of a few processes; there the two
+#: sftp-servers as well.
+_NEVER_WAITED_FOR_S = {"local": 0.03, "remote": 0.25}
 
 
 def reaped_by(sshd: Sshd) -> float:
@@ -45,7 +46,11 @@ def reaped_here() -> float:
 
 @pytest.mark.parametrize("subsystem", ["sftp-server", "internal-sftp"])
 def test_both_sides_agree_with_the_kernel(subsystem: str, route: Route, sshd_with: SshdFactory, tmp_path: Path) -> None:
-    """128 MiB over two logins: each side's figure is the kernel's, less what ending costs; never more."""
+    """128 MiB over two logins: each side's figure is the kernel's, less what ending costs.
+
+    On the far side it may be more: an sshd that ends before its sftp-server never waits for it, so that the kernel
+    counts that one's CPU to nobody.
+    """
     server = sshd_with(Subsystem=f"sftp {sftp_server_path() if subsystem == 'sftp-server' else subsystem}")
     path = type(route)(direction=route.direction, way=route.way, sshd=server)
     source = build(tmp_path / "source", {b"a": 64 << 20, b"b": 64 << 20})
@@ -57,4 +62,4 @@ def test_both_sides_agree_with_the_kernel(subsystem: str, route: Route, sshd_wit
     for side, true_s in kernel.items():
         told = outcome.report["cpu"][side]
         told_s = told["user_s"] + told["system_s"]
-        assert true_s - _AFTER_THE_LOOK_S[side] <= told_s <= true_s + _TICK_S, (side, told, true_s)
+        assert true_s - _AFTER_THE_LOOK_S[side] <= told_s <= true_s + _NEVER_WAITED_FOR_S[side], (side, told, true_s)

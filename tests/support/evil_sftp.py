@@ -227,11 +227,11 @@ class DiskFull(Server):
 
 
 class RefusedFiles(Server):
-    """Says Failure to every write of a file with "bad" in its name."""
+    """Says Failure to every write of a file with "wrong" in its name (no letters a part file's random token has)."""
 
     def write(self, fields: Reader) -> bytes:
         handle, offset, data = fields.string(), fields.number("Q"), fields.string()
-        if b"bad" in self.paths[handle]:
+        if b"wrong" in self.paths[handle]:
             return self.status(FAILURE)
         return super().write(Reader(string(handle) + struct.pack(">Q", offset) + string(data)))
 
