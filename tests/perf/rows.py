@@ -93,7 +93,7 @@ def _file_race(direction: str, sizes: Sizes) -> Race:
 def _far_race(direction: str, sizes: Sizes) -> Race:
     # sftp takes 40 s each time, window by window: what its rounds differ by is far below what the figures are about.
     sftp = Contestant(name="sftp", settings=_SFTP.settings, program="sftp", rounds=_FAR_SFTP_ROUNDS)
-    openssh = Contestant(name="fastcopy", settings=(_fastcopy(8, 8),))
+    openssh = Contestant(name="fastcopy", settings=(_fastcopy(8, 4),))
     asyncssh = Contestant(name=_ASYNCSSH, settings=(_fastcopy(8, 8, "--ssh", "asyncssh"),))
     return Race(
         name=f"far {direction}",
