@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from fastcopy.config import SymlinkPolicy
-from fastcopy.errors import FastcopyError, ProtocolError, UsageError
+from fastcopy.errors import FastcopyError, FileError, ProtocolError, UsageError
 from fastcopy.events import BytesMoved, Event, FileDone, Found, PhaseBegan, Warned
 from fastcopy.measure.local_cpu import SOURCE, LocalMeter
 from fastcopy.measure.report import Report, ReportBuilder, Settings, SideCpu
@@ -282,7 +282,10 @@ class _Job:
             windows = self._windows(channels, preparer, placed)
             async with self._sampling(channels):
                 with self._phase("copy"):
-                    first, complete = await anext(windows, ([], True))
+                    try:
+                        first, complete = await anext(windows)
+                    except StopAsyncIteration:
+                        first, complete = [], True
                     parallel = await self._tune(channels, first, complete, first_look)
                     stack.push_async_callback(_drop, asyncio.create_task(look_at_others()))
                     copier = Copier(mover, channels, self._report, self._listener)
@@ -317,6 +320,11 @@ class _Job:
             for each, to in placed.pairs
             if each.attributes.kind is not FileKind.DIRECTORY
         ]
+        for entry, _ in [each for each in files if each[0].attributes.kind is FileKind.SPECIAL]:
+            self._tell_failed(
+                [(entry.source, FileError("a FIFO, socket or device is never copied", path=entry.source))]
+            )
+        files = [each for each in files if each[0].attributes.kind is not FileKind.SPECIAL]
         if files:
             yield await preparer.prepare(files), not trees
         for index, (tree, to) in enumerate(trees):

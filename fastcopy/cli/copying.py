@@ -38,7 +38,7 @@ def copy(request: CopyRequest, console: Console) -> int:
     with contextlib.ExitStack() as stack:
         json_file = _open_json(request.json_to)
         if json_file is not None:
-            stack.enter_context(json_file)
+            stack.callback(_close_quietly, json_file)
         if not request.quiet:
             _hint_at_local_names(request, console)
         progress = Progress(console, sys.stderr, quiet=request.quiet)
@@ -92,9 +92,15 @@ def _open_json(target: str | None) -> BinaryIO | None:
     if target is None or target == STDOUT:
         return None
     try:
-        return open(os.fsencode(target), "wb")
+        # Not truncated before there is a report to write: an interrupted run leaves the old one.
+        return os.fdopen(os.open(os.fsencode(target), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb")
     except OSError as exc:
         raise InvalidValue(f"cannot write {printable(target)}: {exc.strerror}", option="--json") from exc
+
+
+def _close_quietly(file: BinaryIO) -> None:
+    with contextlib.suppress(OSError):  # what could not be written was told when it was written
+        file.close()
 
 
 def _write_json(report: Report, target: str | None, file: BinaryIO | None, console: Console) -> int:
@@ -110,6 +116,8 @@ def _write_json(report: Report, target: str | None, file: BinaryIO | None, conso
         trouble = console.result(text.splitlines())
     else:
         try:
+            with contextlib.suppress(OSError):  # a pipe or device has no length
+                file.truncate(0)
             file.write(text.encode("ascii") + b"\n")
             file.flush()
         except OSError as exc:

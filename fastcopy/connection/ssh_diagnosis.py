@@ -51,7 +51,7 @@ _NOISE = re.compile(
     r"^(debug\d: |Authenticated to |Transferred: |Bytes per second: |OpenSSH_|@@|$"
     r"|Warning: Permanently added|Warning: Identity file .* not accessible|\*\* )"
 )
-_FINGERPRINT = re.compile(r"^debug1: Server host key: (.+)$", re.MULTILINE)
+_FINGERPRINT = re.compile(r"^debug1: Server host key: (.+?)\r?$", re.MULTILINE)
 
 
 def diagnose(

@@ -36,7 +36,7 @@ _DROPPED_PAUSES_S = (0.5, 1.0, 2.0)
 _CHANNEL_FDS = 6
 _OTHER_FDS = 120
 #: Seconds a channel for clearing up may take: a cancelled job ends within 2 s (law 12).
-_SPARE_S = 0.8
+_SPARE_S = 0.6
 
 
 class Channels:

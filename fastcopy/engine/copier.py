@@ -133,7 +133,7 @@ class Copier:
             with contextlib.suppress(ChannelLost):
                 await client.run(self._mover.sweep(client))
         for path in self._mover.orphans:
-            message = f"{printable(path)} is a part of a file that was not finished; it could not be removed"
+            message = f"{printable(path)} is an unfinished file that could not be removed in time: remove it yourself"
             self._listener(Warned(message=message))
 
     # --- working ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -350,3 +351,18 @@ def test_the_command_is_the_installed_one() -> None:
     module = [sys.executable, "-c", "import fastcopy; print(fastcopy.__version__)"]
     expected = subprocess.run(module, capture_output=True, text=True, check=True).stdout.strip()
     assert (outcome.exit_code, outcome.stdout.split()) == (0, ["fastcopy", expected])
+
+
+def test_a_special_file_named_as_source(route: Route, tmp_path: Path) -> None:
+    """B02: a FIFO named on the command line is a failure, exit 4 with its name; it is never opened."""
+    os.mkfifo(tmp_path / "pipe")
+    outcome = route.copy(tmp_path / "pipe", to=tmp_path / "copy")
+    assert (outcome.exit_code, "pipe" in outcome.stderr, (tmp_path / "copy").exists()) == (4, True, False)
+
+
+def test_an_old_report_outlives_a_report_that_cannot_be_made(source: Path, sshd: Sshd, tmp_path: Path) -> None:
+    """The file of --json is replaced once there is a report, and a shorter report leaves nothing of a longer one."""
+    old = tmp_path / "report.json"
+    old.write_text("x" * 100_000)
+    outcome = fastcopy("copy", "--json", old, "-F", sshd.client_config, source, f"t:{tmp_path / 'copy'}")
+    assert (outcome.exit_code, json.loads(old.read_text())["exit_code"]) == (0, 0)
