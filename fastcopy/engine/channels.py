@@ -164,8 +164,8 @@ class Channels:
         """Open one more channel for clearing up when all others have ended; None when that cannot be had quickly."""
         for connection in self.connections:
             with contextlib.suppress(FastcopyError, HandshakeFailed, TimeoutError):
-                async with asyncio.timeout(_SPARE_S):
-                    return await self._open_channel(connection)
+                # wait_for: asyncio.timeout ends a task that is cancelled already with CancelledError before 3.11.4.
+                return await asyncio.wait_for(self._open_channel(connection), _SPARE_S)
         return None
 
     async def close_channels(self) -> None:

@@ -211,8 +211,8 @@ class SftpClient:
         self._pump.stop()
         if not self.ended.is_set():
             try:
-                async with asyncio.timeout(_JOIN_S):
-                    await self.ended.wait()
+                # wait_for: asyncio.timeout ends a task that is cancelled already with CancelledError before 3.11.4.
+                await asyncio.wait_for(self.ended.wait(), _JOIN_S)
             except TimeoutError:  # a disk that does not answer holds the thread; it is a daemon
                 self.ended.set()
         self._settle()
